@@ -20,6 +20,7 @@ from steelyard.codec import record_schema
 from steelyard.dialects.v3.schema import schema as database_schema
 from steelyard.engine import messages
 from steelyard.errors import BUG, FAILED, INCONCLUSIVE, INTERRUPTED, NOTHING, PASS, REGRESSION, USAGE
+from steelyard.store.tables import TABLES
 
 PAGES = Path(__file__).parent.parent / "docs" / "reference"
 EXIT_CODES = {
@@ -47,7 +48,25 @@ def pages() -> dict[str, str]:
     """Every generated page by file name."""
     schema = json.dumps(record_schema(), indent=2, ensure_ascii=False) + "\n"
     database = json.dumps(database_schema(), indent=2, ensure_ascii=False) + "\n"
-    return {"cli.md": cli_page(), "pipe.md": pipe_page(), "record.schema.json": schema, "v3.schema.json": database}
+    return {
+        "cli.md": cli_page(),
+        "pipe.md": pipe_page(),
+        "tables.md": tables_page(),
+        "record.schema.json": schema,
+        "v3.schema.json": database,
+    }
+
+
+def tables_page() -> str:
+    """The tables that `steelyard query` reads, column by column."""
+    parts = ["# Tables for SQL", "Written by `make docs` from `src/steelyard/store/tables.py`; change it there."]
+    parts.append(
+        "What [steelyard query](../howto/query.md) reads. Times are UTC, quantities in seconds and bytes; null is unknown or not measured."
+    )
+    for name, columns in TABLES.items():
+        rows = [f"| `{column.name}` | {column.type} | {column.holds} |" for column in columns]
+        parts += [f"## {name}", "\n".join(["| column | type | holds |", "|---|---|---|", *rows])]
+    return "\n\n".join(parts) + "\n"
 
 
 def pipe_page() -> str:

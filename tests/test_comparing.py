@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import subprocess
 import sys
 import threading
@@ -14,6 +15,8 @@ import numpy as np
 import pytest
 
 import steelyard
+from steelyard.engine import guards
+from steelyard.engine.changes import FEW, Sprinkled
 from steelyard.errors import UsageError
 from steelyard.machine.load import Others
 from steelyard.measuring import schedule
@@ -72,7 +75,10 @@ def test_a_wrong_answer_is_no_speedup() -> None:
     assert steelyard.compare(short, wrong, draw(), budget=BUDGET, verify=False).verdict != "failed"
 
 
-def test_an_answer_that_is_right_once_or_kept_is_no_speedup() -> None:
+@pytest.mark.parametrize("framework", ["numpy", "torch"])
+def test_an_answer_that_is_right_once_or_kept_is_no_speedup(framework: str) -> None:
+    """Arrays of numpy's are looked after whichever framework the process has loaded."""
+    importlib.import_module(framework)
     calls, kept = iter(range(10**9)), {}
 
     def once(x: np.ndarray) -> float:
@@ -99,6 +105,28 @@ def test_an_answer_that_turns_wrong_in_the_copies_that_are_timed_is_no_speedup()
     found = steelyard.compare(short, late, draw(), budget=BUDGET)
     assert found.verdict == "failed"
     assert found.reason.startswith("the answers differ after timing")
+
+
+def test_an_answer_kept_by_a_look_at_some_values_is_no_speedup(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It looks at values of which a change of one in 64 reaches some, and one of one in 512 none."""
+    monkeypatch.setattr(guards, "_drawn", lambda: 3)
+    data = np.random.default_rng(0).standard_normal(16384)
+    few, more = (Sprinkled(3, *change)(np.ones(len(data))) < 0 for change in FEW[:2])
+    looked_at = np.flatnonzero(more & ~few)[:8]
+    kept: dict[bytes, Any] = {}
+
+    def doubled(x: np.ndarray) -> np.ndarray:
+        return x * 2
+
+    def sampling(x: np.ndarray) -> np.ndarray:
+        key = x[looked_at].tobytes()
+        if key not in kept:
+            kept[key] = x * 2
+        return kept[key]
+
+    found = steelyard.compare(doubled, sampling, data, budget=BUDGET)
+    assert found.verdict == "failed"
+    assert "part of args[0]" in found.reason
 
 
 def test_a_comparison_whose_last_rebuild_failed_still_has_its_answers_checked(monkeypatch: pytest.MonkeyPatch) -> None:

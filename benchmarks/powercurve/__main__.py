@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import random
 import re
 import sys
@@ -36,8 +37,13 @@ def _parser() -> argparse.ArgumentParser:
     collecting = command("collect", _collect, "compare for a stated time, those cells first that lack data")
     collecting.add_argument("--env", choices=(cells.QUIET, cells.HOGS), default=cells.QUIET)
     collecting.add_argument("--only", type=_words, default=[], metavar="KIND,…", help=f"of {', '.join(_kinds())}")
-    collecting.add_argument("--op", type=_words, default=[], metavar="OP,…", help="of adds, matmul, softmax, layer")
+    collecting.add_argument("--op", type=_words, default=[], metavar="OP,…", help=f"of {', '.join(_ops())}")
+    collecting.add_argument("--budget", type=_numbers, default=[], metavar="SECONDS,…", help="those budgets alone")
+    collecting.add_argument("--no-rules", action="store_true", help="without others' rules on our blocks, which take as long as measuring")
+    collecting.add_argument("--at-once", type=int, default=1, metavar="N", help="so many programs side by side, each on a core of its own")
+    collecting.add_argument("--core", type=int, metavar="K", help="run on this core alone")
     device = command("gpu", _gpu, "the same for the device's rows")
+    device.add_argument("--only", type=_words, default=[], metavar="KIND,…", help=f"of {', '.join(_device_kinds())}")
     for made in (collecting, device):
         made.add_argument("--minutes", type=float, required=True)
         made.add_argument("--seed", type=int, help="of what is drawn (default: new every time)")
@@ -57,6 +63,14 @@ def _parser() -> argparse.ArgumentParser:
         made.add_argument("--machine", type=_machine, metavar="KEY", help="results of one machine alone")
     command("serve", _serve, "used by collect: compare what is asked on standard input")
     return parser
+
+
+def _ops() -> list[str]:
+    return [*cells.SHORT, *cells.LONG, *cells.OPERATORS]
+
+
+def _numbers(text: str) -> list[float]:
+    return [float(word) for word in _words(text)]
 
 
 def _words(text: str) -> list[str]:
@@ -79,25 +93,40 @@ def _kinds() -> list[str]:
     return [kind for kinds in cells.FAMILIES.values() for kind in kinds]
 
 
+def _device_kinds() -> list[str]:
+    return [cells.GRAPH, cells.DO_BENCH, cells.DO_BENCH_GRAPH]
+
+
+def _refuse_unknown(name: str, known: list[str], asked: list[str]) -> None:
+    if wrong := [word for word in asked if word not in known]:
+        raise SystemExit(f"no {name} named {wrong[0]!r}; there are {', '.join(known)}")
+
+
 def _collect(chosen: argparse.Namespace) -> None:
     from benchmarks.powercurve import collect
 
-    for name, known, asked in (("kind", _kinds(), chosen.only), ("op", ["adds", "matmul", "softmax", "layer"], chosen.op)):
-        if wrong := [word for word in asked if word not in known]:
-            raise SystemExit(f"no {name} named {wrong[0]!r}; there are {', '.join(known)}")
+    if chosen.at_once > 1:
+        collect.side_by_side(chosen.at_once, [*sys.argv[1:], "--at-once", "1"])
+        return
+    if chosen.core is not None:
+        os.sched_setaffinity(0, {chosen.core})
+    for name, known, asked in (("kind", _kinds(), chosen.only), ("op", _ops(), chosen.op)):
+        _refuse_unknown(name, known, asked)
     wanted = cells.chosen(cells.cpu_plan(chosen.env), chosen.only, chosen.op)
+    wanted = {cell: goal for cell, goal in wanted.items() if not chosen.budget or cell.budget in chosen.budget}
     for reason in sorted({cells.missing(cell.kind) for cell in wanted} - {""}):
         print(reason, file=sys.stderr)
     wanted = {cell: goal for cell, goal in wanted.items() if not cells.missing(cell.kind)}
     if not wanted:
         raise SystemExit("nothing of that can be compared here")
-    collect.collect(wanted, chosen.env, 60 * chosen.minutes, chosen.results, random.Random(chosen.seed))
+    collect.collect(wanted, chosen.env, 60 * chosen.minutes, chosen.results, random.Random(chosen.seed), ruled=not chosen.no_rules)
 
 
 def _gpu(chosen: argparse.Namespace) -> None:
     from benchmarks.powercurve import gpu
 
-    gpu.collect(cells.gpu_plan(), 60 * chosen.minutes, chosen.results, random.Random(chosen.seed))
+    _refuse_unknown("kind", _device_kinds(), chosen.only)
+    gpu.collect(cells.chosen(cells.gpu_plan(), chosen.only, []), 60 * chosen.minutes, chosen.results, random.Random(chosen.seed))
     chosen.versions, chosen.json, chosen.machine = [], None, None
     _score(chosen)
 
@@ -146,7 +175,7 @@ def _serve(chosen: argparse.Namespace) -> None:
 
 
 def _kept(chosen: argparse.Namespace) -> list[results.Outcome]:
-    kinds = [*_kinds(), cells.GRAPH, cells.DO_BENCH, cells.DO_BENCH_GRAPH]
+    kinds = [*_kinds(), *_device_kinds()]
     found = list(results.read(chosen.results, kinds, chosen.versions, chosen.machine or "*"))
     calm = [outcome for outcome in found if outcome.calm]
     if len(calm) < len(found):

@@ -79,8 +79,8 @@ class Purse:
         return cell.kind, cell.op, cell.budget
 
 
-def one_process(cell: Cell, purse: Purse, rng: random.Random) -> Outcome:
-    """Base, head and the base once more, interleaved and rebuilt in this process."""
+def one_process(cell: Cell, purse: Purse, rng: random.Random, *, ruled: bool = True) -> Outcome:
+    """Base, head and the base once more, interleaved and rebuilt in this process; `ruled`: others' rules look at the same blocks."""
     extra = ops.extra_of(cell.op, cell.percent)
     builds = [ops.arm_with(cell.op, size, rng) for size in (0, extra, 0)]
     wall, busy = time.perf_counter(), time.process_time()
@@ -88,7 +88,8 @@ def one_process(cell: Cell, purse: Purse, rng: random.Random) -> Outcome:
     spent = time.process_time() - busy
     purse.learn(cell, spent, outcome.stop)
     took = time.perf_counter() - wall
-    return replace(outcome, extra=extra, cpu=spent, wall=took, called=called_after(rounds), rules=rules.apply_all(*blocks_of(rounds)))
+    said = rules.apply_all(*blocks_of(rounds)) if ruled else {}
+    return replace(outcome, extra=extra, cpu=spent, wall=took, called=called_after(rounds), rules=said)
 
 
 def weighed(cell: Cell, builds: list[Build], timer: Timer, budget: float, rng: random.Random) -> tuple[Outcome, Rounds]:

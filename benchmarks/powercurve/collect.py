@@ -49,20 +49,39 @@ def hogs(count: int) -> Iterator[None]:
             hog.wait()
 
 
+def side_by_side(count: int, words: Sequence[str]) -> None:
+    """The same command so many times at once, each on a core of its own, as far apart as the cores allow; all write to one file."""
+    cores = sorted(os.sched_getaffinity(0))
+    if count > len(cores):
+        raise SystemExit(f"{count} at once need as many cores, and there are {len(cores)}")
+    started: list[subprocess.Popen[bytes]] = []
+    try:
+        for number in range(count):
+            core = cores[number * len(cores) // count]
+            command = [sys.executable, "-m", "benchmarks.powercurve", *words, "--core", str(core)]
+            started.append(subprocess.Popen(command, cwd=ROOT, stdin=subprocess.DEVNULL))
+        if failed := [process.returncode for process in started if process.wait()]:
+            raise SystemExit(f"{len(failed)} of {count} ended with an error; what went wrong is said above")
+    finally:
+        for process in started:
+            process.kill()
+            process.wait()
+
+
 def collect(
-    wanted: Mapping[Cell, int], env: str, seconds: float, folder: Path, rng: random.Random, now: Callable[[], float] = time.time
-) -> Counter[Cell]:
-    """Gather comparisons for so long, those first that lack most; what was gathered now."""
+    wanted: Mapping[Cell, int], env: str, seconds: float, folder: Path, rng: random.Random, now: Callable[[], float] = time.time,
+    *, ruled: bool = True,
+) -> Counter[Cell]:  # fmt: skip
+    """Gather comparisons for so long, those first that lack most; what was gathered now. Others may write to the same file meanwhile."""
     end, machine = now() + seconds, facts.key(facts.collect(ROOT))
-    have = Counter(outcome.cell for outcome in results.read(folder, {cell.kind for cell in wanted}, machine=machine))
     gathered: Counter[Cell] = Counter()
     empty, beside = 0, len(os.sched_getaffinity(0)) if env == HOGS else 0
     while now() < end:
+        have = Counter(outcome.cell for outcome in results.read(folder, {cell.kind for cell in wanted}, machine=machine))
         batch, before = draw_batch(wanted, have, rng), gathered.total()
         with alone("power curve"), hogs(beside):
-            for outcome in interpreted(batch, end):
+            for outcome in interpreted(batch, end, ruled=ruled):
                 results.append(folder, machine, outcome)
-                have[outcome.cell] += 1
                 gathered[outcome.cell] += 1
                 print(_progress(gathered.total(), outcome), file=sys.stderr)
         empty = empty + 1 if gathered.total() == before else 0
@@ -71,7 +90,7 @@ def collect(
     return gathered
 
 
-def interpreted(batch: Sequence[Cell], end: float) -> Iterator[Outcome]:
+def interpreted(batch: Sequence[Cell], end: float, *, ruled: bool = True) -> Iterator[Outcome]:
     """The outcomes of one fresh interpreter as they come; it ends with this process, and when the time is up."""
     command = [sys.executable, "-m", "benchmarks.powercurve", "serve"]
     environment = {**os.environ, **dict.fromkeys(THREADS, "1")}
@@ -80,7 +99,7 @@ def interpreted(batch: Sequence[Cell], end: float) -> Iterator[Outcome]:
     assert process.stdout is not None
     try:
         with process.stdin as orders:
-            json.dump({"end": end, "cells": [dataclasses.asdict(cell) for cell in batch]}, orders)
+            json.dump({"end": end, "ruled": ruled, "cells": [dataclasses.asdict(cell) for cell in batch]}, orders)
         for line in process.stdout:
             outcome = Outcome.from_line(line)
             if outcome is not None:
@@ -96,7 +115,7 @@ def serve(orders: IO[str], answers: IO[str]) -> None:
     die_with_parent()
     order, process, rng = json.load(orders), uuid.uuid4().hex[:8], random.Random()
     batch = [Cell(**cell) for cell in order["cells"]]
-    with comparer(batch, rng) as compare:
+    with comparer(batch, rng, ruled=order["ruled"]) as compare:
         for cell in batch:
             if time.time() >= order["end"]:
                 break
@@ -112,14 +131,16 @@ def serve(orders: IO[str], answers: IO[str]) -> None:
 
 
 def busy_seconds() -> float:
-    """CPU time that everything on this machine has taken so far."""
-    words = Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]
+    """CPU time that everything on this machine has taken so far; on the one core alone that this process is bound to, if it is."""
+    cores = os.sched_getaffinity(0)
+    name = f"cpu{min(cores)} " if len(cores) == 1 else "cpu "
+    words = next(line for line in Path("/proc/stat").read_text().splitlines() if line.startswith(name)).split()[1:]
     user, nice, system, _, _, irq, softirq, steal = (int(word) for word in words[:8])
     return (user + nice + system + irq + softirq + steal) / os.sysconf("SC_CLK_TCK")
 
 
 @contextlib.contextmanager
-def comparer(batch: Sequence[Cell], rng: random.Random) -> Iterator[Any]:
+def comparer(batch: Sequence[Cell], rng: random.Random, *, ruled: bool = True) -> Iterator[Any]:
     """What compares the cells of one interpreter."""
     from benchmarks.powercurve import arms, ops, peers
 
@@ -132,7 +153,7 @@ def comparer(batch: Sequence[Cell], rng: random.Random) -> Iterator[Any]:
             if couples is not None:
                 return couples.weigh(cell, purse, rng)
             if cell.kind == ONE:
-                return arms.one_process(cell, purse, rng)
+                return arms.one_process(cell, purse, rng, ruled=ruled)
             return arms.sequential(cell, rng) if cell.kind == SEQUENTIAL else peers.run(cell)
 
         yield compare

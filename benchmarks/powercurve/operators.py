@@ -18,7 +18,7 @@ from torch.nn import functional
 from steelyard.model.task import Task
 
 Parts = tuple[Any, ...]
-PROBE = 2000
+PROBE = 400
 
 
 @dataclass(frozen=True)
@@ -151,6 +151,6 @@ OPERATORS: dict[str, Operator] = {
     "masked": Operator(_masked, torch.masked_select),
     "words": Operator(_words, _count),
     "numbers": Operator(_numbers, _add_up),
-    "convolution": Operator(_image, _call),
-    "transformer": Operator(_sequence, _call),
+    "convolution": Operator(_image, _call, probe=10 * PROBE),
+    "transformer": Operator(_sequence, _call, probe=10 * PROBE),
 }

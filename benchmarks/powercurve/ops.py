@@ -8,6 +8,7 @@ A slowdown is extra work whose amount is known, never a scaled number:
     layer     Linear-ReLU-Linear of 512, batch 88, about 1 ms       extra = turns of an empty loop
     mm256, mm1024, mm4096   GPU matmuls, about 6, 10 and 200 us     no extra: for equal arms
     add20m    GPU torch.add of 20 million floats                    extra = further elements
+    and those of `operators`, slowed by turns of an empty loop
 
 Turns and not rows for softmax and layer: another row is 1.6 % of 64 and takes a buffer of another size, whose placement
 differs, and a matrix product is not linear in its rows. How many turns make a percent is measured in place, once per process.
@@ -25,6 +26,7 @@ from itertools import repeat
 from typing import Any
 
 import torch
+from benchmarks.powercurve import operators
 
 from steelyard.measuring.clock import HostTimer
 from steelyard.measuring.sample import calibrate
@@ -185,6 +187,10 @@ def _draw_layer() -> Parts:
     return torch.randn(88, 512), torch.nn.Sequential(linear(512, 512), torch.nn.ReLU(), linear(512, 512))
 
 
+def _draw_values(one: operators.Operator) -> Parts:
+    return one.draw(random.randrange(2**31))
+
+
 def _draw_matrices(name: str) -> Parts:
     side, dtype = MATRICES[name]
     return tuple(torch.randn(side, side, device="cuda", dtype=dtype) for _ in range(3))
@@ -202,5 +208,6 @@ OPS: dict[str, Op] = {
         percent=ELEMENTS / 100,
         device="cuda",
     ),
+    **{name: Op(functools.partial(_draw_values, one), one.task, probe=one.probe) for name, one in operators.OPERATORS.items()},
 }
 CPU_OPS = tuple(name for name, op in OPS.items() if op.device == "cpu")

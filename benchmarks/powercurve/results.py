@@ -114,7 +114,7 @@ def version(kind: str) -> str:
     home = Path(steelyard.__file__).parent
     ours = [home / name for name in SOURCES.get(kind, ())] or [HERE / "peers.py", HERE / "rules.py"]
     digest = hashlib.sha256()
-    for path in (*ours, HERE / "ops.py"):
+    for path in (*ours, HERE / "ops.py", HERE / "operators.py"):
         digest.update(path.read_bytes())
     return digest.hexdigest()[:10]
 

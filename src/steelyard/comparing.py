@@ -91,8 +91,9 @@ def compare(
 ) -> Weighed:
     """Say whether `head` takes more or less time than `base`, both called with `args` and `kwargs`, or with what `setup` returns.
 
-    `setup` makes fresh inputs for each function again and again, which takes the luck of memory placement out of the
-    answer; a tuple is spread over the arguments, a mapping over the keywords. Without it, `args` and what the functions
+    `setup` makes fresh inputs again and again, which takes the luck of memory placement and of the values out of the
+    answer: both functions get copies of the same ones, and others after every rebuild; a tuple is spread over the arguments, a
+    mapping over the keywords. What cannot be copied is made for each function apart. Without `setup`, `args` and what the functions
     hold are copied to fresh places: arrays, containers, modules and plain objects. Where a function holds what cannot be
     copied, such as an open file, the interval is wider and a note says so.
     """
@@ -117,10 +118,14 @@ def compare(
     settings = Settings(budget=parse_budget(budget, BUDGETS), margin=share)
     rng = random.Random(seed)
 
-    def build(fn: Callable[..., Any]) -> Task:
-        return be.relocate(_plain(fn, args, kwargs, setup), rng)
+    def build(fn: Callable[..., Any], make: Callable[[], Any] | None = setup) -> Task:
+        return be.relocate(_plain(fn, args, kwargs, make), rng)
 
     builds = [functools.partial(build, fn) for fn in (base, head, base)]
+    weighed = builds
+    if setup is not None and not be.stays(_plain(_nothing, (), {}, setup)):
+        drawn = DrawnInputs(setup, len(builds))
+        weighed = [functools.partial(build, fn, functools.partial(drawn.of, arm)) for arm, fn in enumerate((base, head, base))]
     guard, timed = AnswerGuard(be, builds[0], builds[1], labels), list[Task]()
     waits = any(isinstance(fn, WaitedCall) for fn in (base, head))
     timer = WaitingTimer(torch_threads() or 1) if waits else _timer(be, [build() for build in builds])
@@ -128,7 +133,7 @@ def compare(
         differ = guard.before() if verify else ""
         with watch_others() as others:
             doing = schedule.weigh_arms(
-                builds[:2], timer, settings, rng.randrange(2**31), placebo=builds[2],
+                weighed[:2], timer, settings, rng.randrange(2**31), placebo=weighed[2],
                 check=lambda tasks: timed.extend(tasks[:2]), look=guard.between if verify else None,
             )  # fmt: skip
         if verify:
@@ -151,6 +156,31 @@ def compare(
         delta = replace(delta, verdict="failed", reason=differ)
     told = {name: getattr(delta, name) for name in Delta.__dataclass_fields__}
     return Weighed(**told, pair=pair, threads=torch_threads(), other_load=others.cpus, identical=guard.identical)
+
+
+class DrawnInputs:
+    """What `setup` makes for each rebuild, once for all arms: what one draw costs more than another is no difference between functions.
+
+    Every rebuild builds each arm once, in any order, so an arm's rebuild is known by how often it has asked.
+    """
+
+    def __init__(self, setup: Callable[[], Any], arms: int) -> None:
+        self.setup, self.asked = setup, [0] * arms
+        self.number, self.made = 0, None
+
+    def of(self, arm: int) -> Any:
+        """The inputs of an arm's next rebuild, which the others get too: to be copied."""
+        self.asked[arm] += 1
+        if self.asked[arm] != self.number:
+            self.number, self.made = self.asked[arm], self.setup()
+        made = self.made
+        if min(self.asked) == self.number:
+            self.made = None
+        return made
+
+
+def _nothing(*args: Any, **kwargs: Any) -> None:
+    return None
 
 
 def backend_here(call: Callable[[], Any]) -> Backend:

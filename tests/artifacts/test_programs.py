@@ -150,6 +150,10 @@ def test_what_would_call_the_host_is_refused_by_name() -> None:
         ('"vhlo.func_v1"() <{sym_name = #vhlo.string_v1<"host.run">}> ({\n}) : () -> ()', ["host.run"]),
         ('"stablehlo.add"(%0, %1) {jax.a = "#hal.x, \\22vm.y(", mhlo.b = 1.5e+00 : f32} : (tensor<2xf32>) -> tensor<2xf32>', []),
         ('"func.func"() <{sym_name = "main"}> ({\n^bb0(%arg0: tensor<2x!quant.uniform<i8:f32, 1.0>>):\n}) : () -> ()', []),
+        ('"builtin.module"() ({}) {tfl.description = "made", tfl.metadata = {a = "hal.x"}, tfl.schema_version = 3 : i32} : () -> ()', []),
+        ('dense_resource<torch_64_torch.float32> : tensor<2xf32>\n{-#\n  torch_64_torch.float32: "0x0400",\n  "hal.x": "0x"\n#-}', []),
+        ('values = dense_resource<a.b>, c = #hal.x<a.b: "">, hal.y = dense_resource<"vm.z">', ["hal", "a"]),
+        ('%1 = "tfl.gather"(%0) : (tensor<2xf32>) -> tensor<2xf32>', ["tfl"]),
         ('"linalg.generic"(%0) <{indexing_maps = [affine_map<(d0) -> (d0)>]}> {iree.abi.output = 0 : index} : () -> ()', []),
     ],
 )  # fmt: skip

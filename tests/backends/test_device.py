@@ -71,6 +71,55 @@ def test_without_a_hold_the_device_waits_and_the_record_says_so(device: Device) 
     assert told["timer"] == "events" and told["host_late"] == 1.0
 
 
+def test_work_on_a_stream_that_nobody_waits_for_is_timed_too(device: Device) -> None:
+    timer = device.timer()
+    taken = sample(Task(lambda: device.stray(1e-3)), timer, replace(SHORT, runs=10))
+    assert taken.interval.centre == pytest.approx(1e-3, rel=0.02)
+    assert timer.method == timer.report(1e-3)["timer"] == _device.WAITED
+
+
+def test_the_first_blocks_with_stray_work_are_not_too_short_either(device: Device) -> None:
+    loop = device.timer().bind(Task(lambda: device.stray(1e-3)))
+    assert [loop(4) * 1e-9 for _ in range(6)] == pytest.approx([4e-3] * 6, rel=0.02)
+
+
+def test_stray_work_of_one_loop_has_all_of_them_waited_for(device: Device) -> None:
+    timer = device.timer()
+    plain, astray = timer.bind(device.task(1e-3)), timer.bind(Task(lambda: device.stray(1e-3)))
+    for _ in range(3):
+        plain(1)
+        astray(1)
+    assert timer.waits and timer.method == _device.WAITED
+    assert plain(4) * 1e-9 == pytest.approx(4e-3, rel=0.02) and astray(4) * 1e-9 == pytest.approx(4e-3, rel=0.02)
+
+
+def test_now_and_then_is_counted_and_changes_no_clock(device: Device) -> None:
+    timer, calls = device.timer(), iter(range(100))
+
+    def call() -> None:
+        device.launch(KERNEL)
+        if next(calls) % 3 == 0:
+            device.stray(1e-3)
+
+    loop = timer.bind(Task(call))
+    took = [loop(1) * 1e-9 for _ in range(9)]
+    assert all(seconds > 9e-4 for seconds in took[::3])
+    assert all(seconds < 9e-5 for number, seconds in enumerate(took) if number % 3)
+    assert not timer.waits
+
+
+def test_a_device_that_is_slow_to_wait_for_is_not_taken_for_busy(device: Device) -> None:
+    device.waiting = 2e-4
+    timer = device.timer()
+    taken = sample(device.task(1e-6), timer, replace(SHORT, runs=10))
+    assert taken.interval.centre == pytest.approx(1e-6, rel=0.01) and not timer.waits
+
+
+def test_a_device_without_a_wait_for_all_of_it_is_timed_by_events(device: Device) -> None:
+    timer = device.timer(api=device.without("synchronize"))
+    assert timer.bind(device.task(1e-3))(4) * 1e-9 == pytest.approx(4e-3, rel=0.01) and not timer.waits
+
+
 def test_a_replayed_graph_launches_once_for_all_its_calls(device: Device) -> None:
     timer = device.timer(kind=GraphTimer)
     taken = sample(device.task(1e-6), timer, replace(SHORT, runs=10))

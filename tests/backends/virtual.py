@@ -20,7 +20,8 @@ class Device:
     """One stream with a clock of its own; launching costs host time, and each event leaves a gap on the stream."""
 
     def __init__(self) -> None:
-        self.now = self.free = 0.0
+        self.now = self.free = self.aside = 0.0
+        self.waiting = 0.0
         self.cold = False
         self.recording: list[float] | None = None
 
@@ -65,8 +66,13 @@ class Device:
         self.work(seconds + (MISS if self.cold else 0.0))
         self.cold = False
 
+    def stray(self, seconds: float) -> None:
+        """Launch on another stream, which the first one does not wait for."""
+        self.now += LAUNCH
+        self.aside = max(self.now, self.aside) + seconds
+
     def synchronize(self) -> None:
-        self.now = max(self.now, self.free)
+        self.now = max(self.now, self.free, self.aside) + self.waiting
 
     def capturing(self, graph: Any, stream: object = None) -> Any:
         device = self

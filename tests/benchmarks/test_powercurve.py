@@ -77,7 +77,9 @@ def test_the_plan_asks_for_what_the_goals_need() -> None:
     equal = [goal for cell, goal in wanted.items() if cell.kind == cells.ONE and not cell.percent]
     assert sum(equal) >= goals.EQUAL_ARMS
     ours = {cell: goal for cell, goal in wanted.items() if cell.kind in cells.OURS and cell.percent}
-    assert min(ours.values()) >= goals.EACH
+    assert min(goal for cell, goal in ours.items() if cell.op not in cells.OPERATORS) >= goals.EACH
+    apart = [goal for cell, goal in wanted.items() if cell.op in cells.OPERATORS]
+    assert sum(apart) >= goals.EQUAL_ARMS
     assert cells.chosen(wanted, ["two-free"], ["adds"]).keys() == {cell for cell in wanted if (cell.kind, cell.op) == ("two-free", "adds")}
 
 
@@ -241,10 +243,27 @@ def test_a_slowdown_is_real_work(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.torch
-@pytest.mark.parametrize("op", ["adds", "matmul", "softmax", "layer"])
+def test_no_slowdown_is_planned_that_the_op_cannot_have() -> None:
+    """One addition in a hundred is 1 %, and half of one is none."""
+    from benchmarks.powercurve import ops
+
+    planned = {**cells.cpu_plan(cells.QUIET), **cells.gpu_plan()}
+    assert all(float(cell.percent * ops.OPS[cell.op].percent).is_integer() for cell in planned)
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("op", ["adds", "matmul", "softmax", "layer", *cells.OPERATORS])
 def test_arms_share_no_memory(op: str) -> None:
     import torch
-    from benchmarks.powercurve import ops
+    from benchmarks.powercurve import operators, ops
+
+    assert set(cells.OPERATORS) == set(operators.OPERATORS)
+    if op in cells.OPERATORS:
+        _, *made = (ops._fresh(op) for _ in range(3))
+        places = [{_place(item) for item in parts} for parts in made]
+        assert places[0] and not places[0] & places[1]
+        ops.arm_with(op, 3, random.Random(1))()()
+        return
 
     tasks = [ops.arm(op, 0, random.Random(seed))() for seed in (1, 2)]
     held = []
@@ -305,7 +324,7 @@ def test_nothing_is_compared_when_the_time_is_up() -> None:
 
 def test_collecting_stops_when_nothing_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STEELYARD_LOCKS", str(tmp_path / "locks"))
-    monkeypatch.setattr(collect, "interpreted", lambda batch, end: iter(()))
+    monkeypatch.setattr(collect, "interpreted", lambda batch, end, *, ruled: iter(()))
     with pytest.raises(SystemExit, match="three times"):
         collect.collect({EQUAL: 1}, cells.QUIET, 60, tmp_path, random.Random(1))
 
@@ -313,30 +332,54 @@ def test_collecting_stops_when_nothing_works(tmp_path: Path, monkeypatch: pytest
 def test_collecting_goes_on_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Cell] = []
 
-    def interpreted(batch: list[Cell], end: float) -> Any:
-        asked.extend(batch)
+    def interpreted(batch: list[Cell], end: float, *, ruled: bool) -> Any:
+        asked.extend(batch if not ruled else [])
         yield from (outcome(cell.percent) for cell in batch)
 
     monkeypatch.setenv("STEELYARD_LOCKS", str(tmp_path / "locks"))
     monkeypatch.setattr(collect, "interpreted", interpreted)
     ticks = iter([0.0, 0.0, 2.0])
-    first = collect.collect({EQUAL: 40, SLOWED: 40}, cells.QUIET, 1.5, tmp_path, random.Random(1), now=lambda: next(ticks))
+    first = collect.collect({EQUAL: 40, SLOWED: 40}, cells.QUIET, 1.5, tmp_path, random.Random(1), now=lambda: next(ticks), ruled=False)
     assert first.total() == len(asked)
     asked.clear()
     ticks, more = iter([0.0, 0.0, 2.0]), {EQUAL: first[EQUAL], SLOWED: first[SLOWED] + 60}
-    collect.collect(more, cells.QUIET, 1.5, tmp_path, random.Random(2), now=lambda: next(ticks))
+    collect.collect(more, cells.QUIET, 1.5, tmp_path, random.Random(2), now=lambda: next(ticks), ruled=False)
     assert asked
     assert set(asked) == {SLOWED}
 
 
 @pytest.mark.parametrize(
-    ("words", "text"), [(("collect", "--minutes", "1", "--only", "won"), "no kind named"), (("score", "--versions", "../x"), "hexadecimal")]
+    ("words", "text"),
+    [
+        (("collect", "--minutes", "1", "--only", "won"), "no kind named"),
+        (("collect", "--minutes", "1", "--op", "sorted"), "no op named"),
+        (("collect", "--minutes", "1", "--at-once", "9999"), "there are"),
+        (("score", "--versions", "../x"), "hexadecimal"),
+    ],
 )
 def test_commands_refuse_what_they_do_not_know(words: tuple[str, ...], text: str) -> None:
     program = [sys.executable, "-m", "benchmarks.powercurve", *words]
     said = subprocess.run(program, cwd=ROOT, capture_output=True, text=True, check=False)
     assert said.returncode != 0
     assert text in said.stderr
+
+
+def test_one_core_s_work_is_no_more_than_that_of_all() -> None:
+    cores = os.sched_getaffinity(0)
+    before = collect.busy_seconds()
+    os.sched_setaffinity(0, {min(cores)})
+    try:
+        own = collect.busy_seconds()
+    finally:
+        os.sched_setaffinity(0, cores)
+    assert own > 0
+    assert len(cores) == 1 or own < before
+
+
+def _place(item: Any) -> int:
+    if hasattr(item, "data_ptr"):
+        return int(item.data_ptr())
+    return int(next(item.parameters()).data_ptr()) if hasattr(item, "parameters") else id(item)
 
 
 def test_a_cell_can_be_told_to_an_interpreter() -> None:

@@ -141,7 +141,7 @@ def test_completion_scripts(shell: str, capsys: pytest.CaptureFixture[str]) -> N
 
 def test_completion_answers_commands_and_options() -> None:
     done = in_a_process(_STEELYARD_COMPLETE="bash_complete", COMP_WORDS="steelyard s", COMP_CWORD="1")
-    assert done.stdout.split() == ["plain,show"]
+    assert done.stdout.split() == ["plain,show", "plain,sync"]
     done = in_a_process(_STEELYARD_COMPLETE="bash_complete", COMP_WORDS="steelyard list --js", COMP_CWORD="2")
     assert done.stdout.split() == ["plain,--json"]
 

@@ -75,7 +75,26 @@ def test_the_page_and_its_summary_have_the_same_words(store: str, tmp_path: Path
         assert main(["report", "-o", str(tmp_path / name), "--store", store]) == 0
     assert listed((tmp_path / "report.html").read_text(encoding="utf-8")) == set(EFFECTS)
     assert listed((tmp_path / "report.json").read_text(encoding="utf-8")) == set(EFFECTS)
-    assert listed((tmp_path / "report.md").read_text(encoding="utf-8")) == set(EFFECTS) - {"same"}
+    summary = (tmp_path / "report.md").read_text(encoding="utf-8")
+    assert listed(summary) == set(EFFECTS)
+
+
+def test_the_matrix_of_stacks_says_what_the_comparison_says_and_nothing_of_the_baseline(store: str, tmp_path: Path) -> None:
+    assert main(["report", "-o", str(tmp_path / "report.md"), "--store", store]) == 0
+    lines = (tmp_path / "report.md").read_text(encoding="utf-8").splitlines()
+    row, mean = (next(line for line in lines if line.startswith(start)) for start in ("| `op/x` |", "| geometric mean"))
+    assert [cell.strip() for cell in row.strip("|").split("|")][2:] == [words for _, _, words in EFFECTS.values()]
+    assert [cell.strip() for cell in mean.strip("|").split("|")][1:] == ["", *(words for _, _, words in EFFECTS.values())]
+
+
+def test_all_places_count_the_verdicts_alike(store: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["report", "-o", str(tmp_path / "report.md"), "--store", store]) == 0
+    capsys.readouterr()
+    counts = ("1 slower ·", "1 slower, size unclear ·", "2 faster ·", "1 within the margin", "1 unclear")
+    for text in (told(["compare", "latest", "--store", store], capsys), (tmp_path / "report.md").read_text(encoding="utf-8")):
+        assert [words in text for words in counts] == [True] * len(counts)
+    gate = told(["gate", "latest", "--no-summary", "--store", store], capsys)
+    assert all(words in gate for words in ("regressions (1)", "slower, size unclear (1)", "unclear (1)", "1 within the margin"))
 
 
 @pytest.mark.parametrize("name", EFFECTS)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gzip
 import json
+import subprocess
 import sys
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -153,6 +155,13 @@ def test_counters_that_disagree_are_said(cold: tuple[int, int], warm: tuple[int,
     job = Job(Case("op/gelu", variant="compile"), None, Place(), "unit", True, True)
     facts = after.compile_facts([compiled(2.0, *cold)], [compiled(1.0, *warm)], job)
     assert said in facts.get("doubt", "") and bool(said) == ("doubt" in facts)
+
+
+def test_cpu_time_is_finer_than_a_tick_and_counts_children() -> None:
+    assert len({passes.processor_time() for _ in range(1000)}) > 100
+    before, alone = passes.processor_time(), time.process_time()
+    subprocess.run([sys.executable, "-c", "sum(range(10**7))"], check=True)
+    assert passes.processor_time() - before > 2 * (time.process_time() - alone)
 
 
 class Answers:

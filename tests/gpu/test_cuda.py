@@ -356,6 +356,29 @@ def test_measure_times_the_device_and_not_the_launch() -> None:
     assert found.seconds > 3 * found.figures["host_time"].value
 
 
+def test_work_on_a_stream_that_nobody_waits_for_is_timed_too() -> None:
+    """Half of it on the current stream, so that there is something to see there."""
+    import torch
+
+    import steelyard
+
+    x, side = torch.randn(4096, 4096, device="cuda", dtype=torch.bfloat16), torch.cuda.Stream()
+
+    def astray() -> None:
+        torch.matmul(x, x)
+        with torch.cuda.stream(side):
+            torch.matmul(x, x)
+
+    def honest() -> None:
+        torch.matmul(x, x)
+        torch.matmul(x, x)
+
+    found = steelyard.measure(astray)
+    assert found.seconds == pytest.approx(by_events(honest), rel=0.25)
+    assert steelyard.compare(honest, astray, budget="quick", verify=False).ratio > 0.8
+    assert steelyard.measure(honest).clock == "device events, stream held back"
+
+
 ASLEEP = """
 import json, torch, steelyard
 

@@ -16,7 +16,7 @@ from steelyard.exporters.ways import WAYS
 pytestmark = [pytest.mark.stacks, pytest.mark.timeout(3600)]
 
 MODELS = ("model/mlp", "model/bert", "model/resnet50")
-STACKS = ("jax", "tensorflow", "tflite", "torch-mlir")
+STACKS = ("jax", "tensorflow", "tflite", "torch-mlir", "iree")
 
 
 @pytest.fixture(autouse=True)
@@ -57,6 +57,18 @@ def test_programs_are_added_to_a_folder_with_what_is_there_kept(tmp_path: Path) 
     assert [item.kind for item in held.programs] == ["stablehlo_mlir", "tflite_int8"] and manifest.check(folder, held) == []
     assert held.programs[0] == first.programs[0] and held.inputs == first.inputs and held.outputs == first.outputs
     assert held.tolerance_of(held.programs[1]).atol > 100 * held.tolerance.atol
+
+
+@pytest.mark.parametrize("framework", ["jax", "torch", "tensorflow"])
+def test_what_every_framework_exports_is_right_under_iree(framework: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What exporters write beside operations, such as attributes of TFLite's, is no reason to refuse a program."""
+    words = ["model/mlp", "-a", "size=small", "-B", framework, "-o", str(tmp_path / "out"), "--only", "stablehlo_mlir,tosa_mlir"]
+    assert main(["artifacts", "make", *words]) == PASS
+    capsys.readouterr()
+    assert main(["run", f"artifact:{tmp_path / 'out'}", "-B", "iree", "--budget", "20ms", "--settle", "0", "--json"]) == PASS
+    records = json.loads(capsys.readouterr().out)["records"]
+    assert len(records) == 4 and {item["status"] for item in records} == {"ok"}
+    assert {item["verification"]["against"] for item in records} == {"the recorded answers"}
 
 
 def test_models_of_the_suite_are_exported_by_the_original_s_command(tmp_path: Path) -> None:

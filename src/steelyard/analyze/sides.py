@@ -72,7 +72,7 @@ def _between(store: Store, first: str, last: str) -> list[Run]:
     ends = [locate(store, end) for end in (first, last)]
     paths = [info.path for info in store.runs() if info.readable or info.path in ends]
     places = sorted(map(paths.index, ends))
-    return [read_run(path) for path in paths[places[0] : places[1] + 1]]
+    return [read_run(store.at_hand(path)) for path in paths[places[0] : places[1] + 1]]
 
 
 def _of_commit(store: Store, prefix: str) -> Iterator[Run]:

@@ -36,13 +36,14 @@ COMPUTING = (
     "math.", "complex.", "scf.", "cf.", "affine.", "index.", "shape.", "ml_program.", "quant.", "tm_tensor.",
 )  # fmt: skip
 """Operations that compute and nothing else, by how their names begin; by any other a program may bring machine code or name files."""
-SAID = ("mhlo.", "jax.", "tf.", "tf_saved_model.", "xla.", "torch.", "iree.abi.output.")
+SAID = ("mhlo.", "jax.", "tf.", "tf_saved_model.", "tfl.", "xla.", "torch.", "iree.abi.output.")
 """How names of attributes begin that exporters write beside operations."""
 _CALLS = re.compile(
     r'custom_call\s*@(?:"([^"]*)"|([\w.$-]+))|call_target_name(?:_v1)?\s*=\s*(?:#vhlo\.string_v1<)?"([^"]*)"|custom_call_target="([^"]*)"'
 )
 _TRANSFER = re.compile(r"\b(?:stablehlo|vhlo|mhlo)\.(infeed|outfeed|send|recv)(?:_v\d+)?\b|[\])}] (infeed|outfeed|send|recv)\(")
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
+_RESOURCE = re.compile(r'(?<=dense_resource<)[\w.$-]+(?=>)|^\s*[\w.$-]+(?=: "")', re.MULTILINE)
 _OPERATION = re.compile(r'"([^"\s]+)"\(')
 _NAMED = re.compile(r"(?<![\w$.@%^])(?:[#!]([A-Za-z_][\w$]*)[.<]([\w$.]*)|([A-Za-z_][\w$]*)\.([\w$.]+))")
 _DECLARED = re.compile(r'"(?:(?:func|ml_program)\.func|vhlo\.func_v\d+)"\(\) <\{([^\n]*)\}> \(\{\s*\}\)')
@@ -113,7 +114,8 @@ def strange_names(shown: str) -> list[str]:
 
     A dialect of which nothing is known is named alone. A function without a body would be one of the host.
     """
-    said = [".".join(filter(None, found.groups())) for found in _NAMED.finditer(_STRING.sub('""', shown))]
+    bare = _RESOURCE.sub("", _STRING.sub('""', shown))
+    said = [".".join(filter(None, found.groups())) for found in _NAMED.finditer(bare)]
     strange = [name for name in _OPERATION.findall(shown) if not f"{name}.".startswith(COMPUTING)]
     strange += [name for name in said if not f"{name}.".startswith((*COMPUTING, *SAID))]
     known = {name.partition(".")[0] for name in COMPUTING}

@@ -18,6 +18,7 @@ import numpy as np
 import torch
 
 from steelyard import clocks
+from steelyard.backends._strays import MOST_STRAYS, LeftOver
 from steelyard.errors import Unsupported
 from steelyard.machine.telemetry import HARMFUL, Meter
 from steelyard.measuring.clock import HostTimer, Loop, empty, scoped
@@ -40,6 +41,7 @@ UNREAD = "none: this device cannot be read through NVML"
 UNCOUNTED = "none: its counter moves so seldom that it takes a budget of 1 s"
 PREPARED = "includes the preparation before each call"
 HELD, UNHELD, REPLAYED = "events, stream held back", "events", "graph replay"
+WAITED = "host, device synchronised: it works on streams that the current one does not wait for"
 OWN_CLOCK = "the host's clock, by the task itself"
 EVENT_PARTS = ("record", "query", "synchronize", "elapsed_time")
 GRAPH_PARTS = ("CUDAGraph", "graph", "Stream", "stream", "current_stream")
@@ -74,6 +76,9 @@ class EventTimer:
         self.method = HELD if self.held else UNHELD
         self.hold: Callable[[float], None] = hold or (lambda seconds: None)
         self.tally = HostTally(self.method)
+        self.waits = False
+        """Whether the host's clock times all loops from here on: one of them works on streams that the current one does not wait for."""
+        self._left = LeftOver(api, now)
         self._counts = self._throttled = False
         self._throttles = self.delays = 0
         self._clocks: list[float] = []
@@ -93,10 +98,12 @@ class EventTimer:
         if fn is None:
             raise TypeError("a task needs fn or measure")
         start, end = _event(self.api), _event(self.api)
-        expected = SHORTEST_HOLD
+        expected, strays = SHORTEST_HOLD, 0
 
         def queue(n: int) -> int:
-            nonlocal expected
+            nonlocal expected, strays
+            if self.waits:
+                return waited(n)
             self.hold(min(LONGEST_HOLD, 1.5 * expected + SHORTEST_HOLD))
             start.record()
             before = self.now()
@@ -113,7 +120,24 @@ class EventTimer:
                 tally.host.append(spent / (n * calls))
             expected = spent
             elapsed: float = start.elapsed_time(end)
-            return round(elapsed * 1e6)
+            more = self._left.after(elapsed * 1e-3)
+            strays = strays + 1 if more else 0
+            if strays == MOST_STRAYS:
+                self.waits, self.method = True, WAITED
+            return round(elapsed * 1e6 + more * 1e9)
+
+        def waited(n: int) -> int:
+            self.api.synchronize()
+            before = self.now()
+            for _ in repeat(None, n):
+                fn(*args, **kwargs)
+            spent = self.now() - before
+            self.api.synchronize()
+            if self._counts:
+                self._counts, self.tally = False, tally
+                tally.method = WAITED
+                tally.host.append(spent / (n * calls))
+            return round(1e9 * (self.now() - before))
 
         def prepared(n: int) -> int:
             total = 0

@@ -52,7 +52,7 @@ class Compilations:
             self.programs += phase == "compiling"
 
     def read(self) -> CompileWork:
-        """Now."""
+        """The counters as they stand now."""
         return CompileWork(**self.seconds, programs=self.programs)
 
 

@@ -27,7 +27,7 @@ from steelyard.machine.telemetry import Log
 from steelyard.measuring.clock import HostTimer, Timer
 from steelyard.measuring.fixed import Labels, NoLabels, Range, Stopwatch
 from steelyard.measuring.moving import Move, copy_array, scraps
-from steelyard.model.dtypes import canonical
+from steelyard.model.dtypes import ALIASES, canonical
 from steelyard.model.experiment import GraphForm, Settings
 from steelyard.model.protocol import Traces
 from steelyard.model.record import Figure
@@ -91,6 +91,15 @@ def step_through(size: int) -> int:
     """
     step = -(-size // COMPARED)
     return step if step <= 1 else step | 1
+
+
+def host_leaf(value: Any) -> tuple[str, np.ndarray[Any, Any]] | None:
+    """Format name and values of an array of numpy's, which functions of every framework may take and give; None for anything else."""
+    if not isinstance(value, (np.ndarray, np.generic)):
+        return None
+    bare = np.asarray(value)
+    step = step_through(bare.size)
+    return ALIASES.get(bare.dtype.name, bare.dtype.name), bare if step <= 1 else bare.reshape(-1)[::step]
 
 
 class Backend(ABC):
@@ -392,8 +401,8 @@ class Backend(ABC):
         return self.array(np.full(shape, value), canonical(dtype))
 
     def seen(self, value: Any, path: str) -> Leaf | None:
-        """An array of this framework as a leaf; None for anything else."""
-        found = self.leaf(value)
+        """An array of this framework, or of numpy's, as a leaf; None for anything else."""
+        found = self.leaf(value) or host_leaf(value)
         return None if found is None else Leaf(path, *found, tuple(value.shape))
 
     def kept(self, leaf: Leaf) -> Leaf:
@@ -402,7 +411,7 @@ class Backend(ABC):
 
     def fingerprint(self, value: Any) -> str | None:
         """A short text that is another one if any bit of an array is; None for what is no array."""
-        found = self.leaf(value)
+        found = self.leaf(value) or host_leaf(value)
         return None if found is None else hashlib.blake2b(np.ascontiguousarray(found[1]).tobytes(), digest_size=16).hexdigest()
 
     def outputs(self, value: Any, path: str = "out") -> list[Leaf]:

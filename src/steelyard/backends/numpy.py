@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from steelyard.backends._places import alter_array
-from steelyard.backends.base import Backend, step_through
+from steelyard.backends.base import Backend, host_leaf
 from steelyard.errors import Unsupported
 
 ABOUT = {"package": "numpy", "stack": "numpy", "requires": ["numpy"], "pins": "base.txt", "forks": True}
@@ -16,7 +16,6 @@ FORMATS = {
     "fp64": np.float64, "fp32": np.float32, "fp16": np.float16, "int64": np.int64, "int32": np.int32, "int16": np.int16,
     "int8": np.int8, "uint8": np.uint8, "bool": np.bool_, "complex64": np.complex64, "complex128": np.complex128,
 }  # fmt: skip
-NAMES: dict[Any, str] = {np.dtype(kind): name for name, kind in FORMATS.items()}
 
 
 def to_bf16(data: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
@@ -39,11 +38,7 @@ class Numpy(Backend):
         return np.asarray(data, dtype=FORMATS[dtype])
 
     def leaf(self, value: Any) -> tuple[str, np.ndarray[Any, Any]] | None:
-        if not isinstance(value, (np.ndarray, np.generic)):
-            return None
-        bare = np.asarray(value)
-        step = step_through(bare.size)
-        return NAMES.get(bare.dtype, str(bare.dtype)), bare if step <= 1 else bare.reshape(-1)[::step]
+        return host_leaf(value)
 
     def alter(self, value: Any, change: Callable[[Any], Any]) -> bool:
         return alter_array(value, change)

@@ -81,7 +81,7 @@ class Counts:
 
     @classmethod
     def read(cls) -> Counts:
-        """Now."""
+        """The counters as they stand now."""
         return cls(*_metric("CompileTime"), *_metric("ExecuteTime"))
 
     def since(self, earlier: Counts) -> Counts:

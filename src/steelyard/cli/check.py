@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @click.option("--shapes/--no-shapes", default=True, help="Call each case once on tensors without data (needs torch). Default on.")
 @store_option
 @json_option
-def command(words: tuple[str, ...], files: tuple[str, ...], shapes: bool, store: Path | None, as_json: bool) -> int:
+def command(words: tuple[str, ...], files: tuple[str, ...], shapes: bool, store: Path | str | None, as_json: bool) -> int:
     """Check files without measuring anything: experiments (TOML, YAML, JSON), PARAM configs, workloads in .py files, gate policies,
     lists of expected failures, saved runs and other tools' result files.
 

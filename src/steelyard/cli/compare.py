@@ -35,11 +35,11 @@ OWN = "vs"
     "margins",
     metavar="[METRIC=]SHARE",
     multiple=True,
-    help="Smaller changes do not matter, such as 2% or time=1%. By default 2%.",
+    help="Margin: smaller changes count as the same, such as 2% or time=1%. By default 2%.",
 )
-@click.option("--floor", metavar="SHARE", help="Least noise between runs, where you know it, such as 1%.")
+@click.option("--floor", metavar="SHARE", help="Noise between runs, if you know it; at least this much is assumed, such as 1%.")
 @click.option(
-    "--alpha", type=click.FloatRange(LEAST_ALPHA, 0.5), help="Share of the changes reported that may be chance. By default 0.01.",
+    "--alpha", type=click.FloatRange(LEAST_ALPHA, 0.5), help="Share of reported changes that may be chance. By default 0.01.",
 )  # fmt: skip
 @click.option("--allow-edited", is_flag=True, help="Compare cases whose workload was edited in between.")
 @click.option("--confirm", is_flag=True, help="Measure suspicious cases again, both sides interleaved, before calling anything a change.")
@@ -48,7 +48,7 @@ OWN = "vs"
 @json_option
 def command(
     base: str, head: str | None, metrics: tuple[str, ...], margins: tuple[str, ...], floor: str | None, alpha: float | None,
-    allow_edited: bool, confirm: bool, trust: tuple[str, ...], store: Path | None, as_json: bool,
+    allow_edited: bool, confirm: bool, trust: tuple[str, ...], store: Path | str | None, as_json: bool,
 ) -> int:  # fmt: skip
     """Compare two sides of saved results, case by case.
 

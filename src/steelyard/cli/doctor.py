@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from steelyard.cli.output import console, emit_json, json_option, store_option, warn, width
+from steelyard.cli.output import console, emit_json, find_store, json_option, store_option, warn, width
 
 if TYPE_CHECKING:
     from steelyard.engine.plan import Plan
@@ -40,7 +40,7 @@ def command(
     device: str | None,
     threads: int | None,
     budget: str | None,
-    store: Path | None,
+    store: Path | str | None,
     as_json: bool,
 ) -> None:
     """Say whether this machine is fit to measure, and what to change.
@@ -62,7 +62,7 @@ def command(
     if device or threads or budget:
         raise UsageError("--device, --threads and --budget go with --peaks or --noise", do="steelyard doctor --peaks")
     machine = facts.collect()
-    key, findings = facts.key(machine), doctor.examine(machine, store=store)
+    key, findings = facts.key(machine), doctor.examine(machine, store=find_store(store).root if store else None)
     roofs, floors = peaks.saved(key), noise.saved(key)
     if as_json:
         emit_json({"machine": machine, "key": key, "findings": findings, "peaks": roofs, "noise": floors})

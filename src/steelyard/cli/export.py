@@ -17,7 +17,7 @@ from steelyard.terminal import hand_out
 @click.option("--to", "form", required=True, metavar="DIALECT", help="Whose format: a name from 'steelyard list dialects'.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Write here instead of to stdout.")
 @store_option
-def command(ref: str, form: str, output: Path | None, store: Path | None) -> int:
+def command(ref: str, form: str, output: Path | None, store: Path | str | None) -> int:
     """Write a saved run as the results file of another tool.
 
     REF is latest, latest~3, a run id such as k3f9, or a path.

@@ -47,7 +47,9 @@ class Item:
 @click.option("--dtype", default="bf16", show_default=True, help="The format that recipes start from.")
 @store_option
 @json_option
-def command(words: tuple[str, ...], everything: bool, tried: bool, device: str, dtype: str, store: Path | None, as_json: bool) -> None:
+def command(
+    words: tuple[str, ...], everything: bool, tried: bool, device: str, dtype: str, store: Path | str | None, as_json: bool
+) -> None:
     """List what there is.
 
     KIND is workloads (the default), variants, recipes (those variants that change number formats or sparsity), backends, suites,
@@ -85,7 +87,7 @@ def command(words: tuple[str, ...], everything: bool, tried: bool, device: str, 
     console().print(drawn(chosen, f"tags: {', '.join(tags)}" if tags else "", width()))
 
 
-def collect(kind: str, store: Path | None = None) -> list[Item]:
+def collect(kind: str, store: Path | str | None = None) -> list[Item]:
     """Everything of one kind, by name; runs newest first."""
     if kind == "runs":
         return _runs(store)
@@ -269,7 +271,7 @@ def _suite(name: str, path: Path) -> Item:
     return Item(name, doc, f"steelyard run {name}", {"doc": doc, "path": str(path)})
 
 
-def _runs(store: Path | None) -> list[Item]:
+def _runs(store: Path | str | None) -> list[Item]:
     found = []
     for info in find_store(store).runs():
         counts = " · ".join(f"{count} {status.replace('_', ' ')}" for status, count in info.counts.items())

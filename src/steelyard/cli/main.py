@@ -28,6 +28,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "gate": ("steelyard.cli.gate", "Judge a change: compare, hold against a policy, exit code for CI."),
     "compare": ("steelyard.cli.compare", "Compare two sides of saved results, case by case."),
     "report": ("steelyard.cli.report", "Make a page, a table, a picture or a site of saved results."),
+    "query": ("steelyard.cli.query", "Ask all saved runs in SQL, by DuckDB."),
+    "sync": ("steelyard.cli.sync", "Send saved runs that wait here to a shared store."),
     "nightly": ("steelyard.cli.nightly", "Run, keep by date, compare with the last good night, report."),
     "doctor": ("steelyard.cli.doctor", "Check whether this machine is fit to measure, what to change."),
     "as": ("steelyard.cli.as_", "Take another tool's flags and write its own output: as NAME …"),

@@ -47,11 +47,11 @@ def _shared(command: click.Command) -> click.Command:
 @click.option("-o", "--output", metavar="DIR", type=_FOLDER, help="Put this night's reports into this folder, too.")
 @click.option("--report-site", metavar="DIR", type=_FOLDER, help="Bring a static site of all nights up to date.")
 @click.option("--keep-nights", metavar="N", type=click.IntRange(min=2), help="Remove runs and reports of all but the newest N nights.")
-@click.option("--accept", metavar="RUN", help="Measure nothing; take this night (or latest) as it is, so that the next is held against it.")
+@click.option("--accept", metavar="RUN", help="Measure nothing; accept this night (or latest) as the base of the next.")
 @click.option("--case", "cases", metavar="PATTERN", multiple=True, help="With --accept: these cases of the night alone; may be repeated.")
 @click.option("--reason", metavar="TEXT", help="With --accept: why; kept in the archive and shown in the reports.")
 @click.option("--summary/--no-summary", default=True, help="Append report.md to the job summary where there is one. Default on.")
-@click.option("--dry-run", is_flag=True, help="Say what would run and against which night; measure nothing.")
+@click.option("--dry-run", is_flag=True, help="Print what would run and against which night; measure nothing.")
 @json_option
 def command(experiment: str | None, keep: Path, **options: Any) -> int:
     """Run EXPERIMENT (a suite, an experiment file, another tool's config, a .py file), keep the run and its reports in ARCHIVE, and

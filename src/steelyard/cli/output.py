@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -18,17 +18,27 @@ __all__ = [
 ]  # fmt: skip
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON to stdout.")
+
+
+class StorePlace(click.Path):
+    """A folder, or the address of a store that is shared."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        return value if isinstance(value, str) and "://" in value else super().convert(value, param, ctx)
+
+
 store_option = click.option(
-    "--store", metavar="DIR", type=click.Path(file_okay=False, path_type=Path), help="Folder of saved runs; by default the nearest one."
-)
+    "--store", metavar="DIR", type=StorePlace(file_okay=False, path_type=Path),
+    help="Folder of saved runs, or an address such as s3://bucket/runs; by default the nearest folder.",
+)  # fmt: skip
 
 trust_option = click.option(
     "--trust", metavar="RUN", multiple=True, help="Execute what this run says although you did not make it here; may be repeated."
 )
 
 
-def find_store(folder: Path | None) -> Store:
-    """The runs in the folder that --store names, else in the nearest one."""
+def find_store(folder: Path | str | None) -> Store:
+    """The runs in the folder or at the address that --store names, else in the nearest folder."""
     from steelyard.store.runs import Store
 
     return Store.find(explicit=str(folder) if folder else None)

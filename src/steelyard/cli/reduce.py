@@ -23,10 +23,16 @@ PROGRAM, COMMAND = "reduced.mlir", "reproduce.txt"
 @click.option("-o", "--output", type=click.Path(path_type=Path), required=True, metavar="DIR", help="Where the reproducer goes.")
 @click.option("-B", "--backend", metavar="NAME", help="The backend that is wrong or slow; for artifact:FILE.")
 @click.option("--flag", "flags", multiple=True, metavar="NAME=VALUE", help="Variable of the case, such as XLA_FLAGS; for artifact:FILE.")
-@click.option("--against", default="interpreter", show_default=True, metavar="BACKEND", help="Whose answers are right.")
-@click.option("--vs", metavar="BASE", help="Keep it slower than this, beyond the margin, as in run: flags:'…', env:NAME, xla/eager.")
+@click.option(
+    "--against", default="interpreter", show_default=True, metavar="BACKEND", help="The backend whose answers are taken as right."
+)
+@click.option(
+    "--vs", metavar="BASE", help="Reduce a slowdown instead: keep it slower than this base (flags:'…', env:NAME, xla/eager, as in run)."
+)
 @click.option("--margin", metavar="SHARE", help="With --vs: how much slower counts. Default 2%.")
-@click.option("--time-limit", default="10m", show_default=True, metavar="TIME", help="Stop with the smallest found by then.")
+@click.option(
+    "--time-limit", default="10m", show_default=True, metavar="TIME", help="Time limit; the smallest reproducer found by then is kept."
+)
 @store_option
 @json_option
 def command(**options: Any) -> int:

@@ -27,22 +27,24 @@ CHOOSING = ("base", "baseline", "since", "until", "plot", "case", "long", "dark"
     "-o", "--output", "outputs", metavar="FILE", multiple=True, type=click.Path(path_type=Path),
     help="Where to write; the suffix decides what: .html .csv .md .json .png .svg. Repeatable.  [default: report.html]",
 )  # fmt: skip
-@click.option("--base", metavar="REF", help="Hold the runs against this. By default the first REF of several.")
-@click.option("--title", default="", metavar="TEXT", help="What stands at the top.")
+@click.option("--base", metavar="REF", help="Compare the runs with this one. By default the first REF of several.")
+@click.option("--title", default="", metavar="TEXT", help="Page title.")
 @click.option("--baseline", metavar="COLUMN", help="The stack over which the matrix gives speedups, such as torch/eager.")
 @click.option("--history/--no-history", default=True, help="Show the cases over all saved runs of the machine. Default on.")
-@click.option("--since", metavar="DATE", help="Begin of the history, such as 2026-01-31.")
-@click.option("--until", metavar="DATE", help="End of the history, included.")
+@click.option("--since", metavar="DATE", help="First day of the history, such as 2026-01-31.")
+@click.option("--until", metavar="DATE", help="Last day of the history.")
 @click.option("--plot", metavar="NAME", help="Which plot a .png or .svg shows. By default the first that has data.")
 @click.option("--case", metavar="CASE", help="Which case a plot of one case shows, by its id.")
-@click.option("--dark", is_flag=True, help="Light on dark, for pictures; a page follows its reader's system.")
+@click.option("--dark", is_flag=True, help="Dark pictures; a page follows the system setting of its reader.")
 @click.option("--long", is_flag=True, help="A .csv with one row per figure instead of one per case.")
 @click.option(
     "--site", metavar="DIR", type=click.Path(file_okay=False, path_type=Path), help="Write a site of all saved runs, incrementally."
 )
 @store_option
 @json_option
-def command(refs: tuple[str, ...], outputs: tuple[Path, ...], site: Path | None, store: Path | None, as_json: bool, **options: Any) -> int:
+def command(
+    refs: tuple[str, ...], outputs: tuple[Path, ...], site: Path | None, store: Path | str | None, as_json: bool, **options: Any
+) -> int:
     """Make a report of saved results, native or another tool's: what is fastest, by how much, how sure, since when.
 
     REF is what 'steelyard compare' takes: a run, latest~59..latest, a commit, a file of another tool; by default the latest

@@ -97,7 +97,7 @@ def _processes(ctx: click.Context, param: click.Parameter, text: str | None) -> 
 @click.option("--no-verify", is_flag=True, help="Check no outputs.")
 @click.option(
     "--reference", type=click.Choice(["eager", "fp64", "interpreter"]),
-    help="Hold variants against eager (default), or all against fp64; exported programs against StableHLO's interpreter.",
+    help="What answers are compared with: eager (default), fp64, or StableHLO's interpreter for exported programs.",
 )  # fmt: skip
 @click.option(
     "--allow",
@@ -107,7 +107,9 @@ def _processes(ctx: click.Context, param: click.Parameter, text: str | None) -> 
 )
 @click.option("--rule", metavar="NAME", help="Check answers by another system's rule, or by none; 'list rules' has them.")
 @click.option("--seed", type=click.IntRange(0, MOST_COUNT), help="Seed of all data and weights.")
-@click.option("--isolate", type=click.Choice(["shared", "case", "workload", "none"]), help="What shares a worker. Default shared.")
+@click.option(
+    "--isolate", type=click.Choice(["shared", "case", "workload", "none"]), help="Which cases share a worker process. Default shared."
+)
 @click.option("--timeout", metavar="TIME", help="Limit for one case. Default 300s.")
 @click.option("--memory", metavar="SIZE", help="Limit for a worker and all it starts: 8GiB.")
 @click.option(
@@ -125,7 +127,7 @@ def _processes(ctx: click.Context, param: click.Parameter, text: str | None) -> 
     help="Keep the graphs of one untimed call (XLA's backends); optimized: what the compiler made of them, with --vs of both arms.",
 )  # fmt: skip
 @click.option("--runtime-profile", is_flag=True, default=None, help="Keep a profile by the framework's own runtime (torch_xla).")
-@click.option("--save-output", type=click.Choice(["answer", "state"]), help="Keep what a call answers; state: gradients and weights too.")
+@click.option("--save-output", type=click.Choice(["answer", "state"]), help="Save the outputs of a call; state: gradients and weights too.")
 @click.option(
     "--compile-time", is_flag=False, flag_value=USUAL_COUNT, metavar="[N]", callback=_processes,
     help="Compile time, code size and memory of compiled cases, from N pairs of fresh processes: cold and warm (default 3), or with "
@@ -134,15 +136,19 @@ def _processes(ctx: click.Context, param: click.Parameter, text: str | None) -> 
 @click.option("--env", metavar="NAME", help="Run in an environment made by 'steelyard env create'.")
 @click.option("-k", "--filter", "filters", multiple=True, metavar="PART", help="Only cases with this in their id: softmax, n=8, a regex.")
 @click.option("-x", "--exclude", "excludes", multiple=True, metavar="PART", help="No case with this in its id.")
-@click.option("--partition", metavar="I/N", help="Only part I of N; together they have every case, each about the same past cost.")
-@click.option("--expect", metavar="FILE", help="Failures that are expected; exit 3 is for others alone, and new passes are told.")
+@click.option("--partition", metavar="I/N", help="Run part I of N; the parts are split by how long their cases took before.")
+@click.option("--expect", metavar="FILE", help="Expected failures: only other failures cause exit 3; new passes are reported.")
 @click.option("--resume", is_flag=False, flag_value="", metavar="[RUN]", help="Continue an unfinished run of the same cases.")
 @click.option(
     "--retry", multiple=True, metavar="LIST",
     help="Resume, and measure these again: failed (any way of failing), oom, timeout, crashed, wrong, all (whatever is not ok).",
 )  # fmt: skip
-@click.option("--keep-going/--fail-fast", default=True, help="After a mistake or a failure go on with the rest (default), or stop.")
-@click.option("--dry-run", is_flag=True, help="Print the cases, what each rule dropped, whose shapes do not fit, and the estimated time.")
+@click.option("--keep-going/--fail-fast", default=True, help="After a failure continue with the other cases (default), or stop.")
+@click.option(
+    "--dry-run",
+    is_flag=True,
+    help="Print the cases, what each rule dropped, shapes that do not fit, and the estimated time; measure nothing.",
+)
 @trust_option
 @store_option
 @json_option

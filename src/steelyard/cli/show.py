@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 @click.option("--schema", is_flag=True, help="Print the JSON Schema of records and pairs.")
 @store_option
 @json_option
-def command(ref: str, samples: bool, history: bool, schema: bool, store: Path | None, as_json: bool) -> None:
+def command(ref: str, samples: bool, history: bool, schema: bool, store: Path | str | None, as_json: bool) -> None:
     """Show a run, one of its records, a workload, or what a Python file defines, in full.
 
     REF is latest, latest~3, a run id such as k3f9, a record of it such as k3f9/2, a case id, a path, another tool's file of
@@ -57,7 +57,7 @@ def command(ref: str, samples: bool, history: bool, schema: bool, store: Path | 
         show_run(found.run, as_json, ref if any("tool" in record.effective for record in found.run.records) else "")
 
 
-def resolve(ref: str, folder: Path | None) -> Ref | dict[str, Any]:
+def resolve(ref: str, folder: Path | str | None) -> Ref | dict[str, Any]:
     """A saved result where one is meant, else a workload's description."""
     if other := of_another_tool(ref):
         return other
@@ -182,7 +182,7 @@ def show_record(ref: Ref, as_json: bool) -> None:
     put(record_detail(record, ref.run, width=width()))
 
 
-def show_history(found: Ref | dict[str, Any], folder: Path | None, as_json: bool, imported: Sequence[Run] = ()) -> None:
+def show_history(found: Ref | dict[str, Any], folder: Path | str | None, as_json: bool, imported: Sequence[Run] = ()) -> None:
     """One case over time, on the machine of the record that was named; with what lies in other tools' files, where those are named."""
     if isinstance(found, dict) or found.record is None:
         raise UsageError("--history is of one case", do="name a case id, or a record such as latest/1")

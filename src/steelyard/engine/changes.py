@@ -17,6 +17,9 @@ CHANGING = (list, set, collections.deque, bytearray)
 TILE = 65_537
 """Places for which a change is drawn; in larger arrays they repeat, and line up with no row."""
 
+FEW = ((1 / 512, -1.0), (1 / 64, -1.0), (1 / 8, 0.5))
+"""Shares of an array, and what they are multiplied by, to find what looks at some of its values alone: the first that shows decides."""
+
 Change = Callable[[Any], Any]
 
 

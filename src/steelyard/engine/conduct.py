@@ -150,6 +150,7 @@ def execute(
                 writer.append(record)
         if run.supervise(ready, writer, watch, known, stop=fails, sink=sink):
             writer.seal("complete")
+    store.settle()
     waits.learn(facts.key(machine), writer.done.values(), {job.case.id: job.compiles for job in ready.jobs})
     return RunOutcome(writer.path, ready, expectations)
 

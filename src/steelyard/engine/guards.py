@@ -12,6 +12,7 @@ from steelyard.backends._litter import Sketch, sketch
 from steelyard.backends.base import Leaf
 from steelyard.engine.changes import (
     CHANGING,
+    FEW,
     Change,
     Reordered,
     Sprinkled,
@@ -144,7 +145,7 @@ class AnswerGuard:
         if stale:
             self.notes.append(f"{self.names[1]} keeps what it made of {', '.join(stale)}: its answer does not follow other values there")
         for path in followed[:1]:
-            for few in (Sprinkled(_drawn(), 1 / 64, -1.0), Sprinkled(_drawn(), 1 / 8, 0.5)):
+            for few in (Sprinkled(_drawn(), share, by) for share, by in FEW):
                 seen = self._tried([mine[path], theirs[path]], few, fresh, head, old)
                 if seen is not None and seen[0].status == "failed" and not seen[1]:
                     return LATER + STILL.format(f"part of {path}")

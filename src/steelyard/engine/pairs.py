@@ -33,6 +33,8 @@ from steelyard.model.record import Arrays
 from steelyard.model.task import Task, clean_up, observed
 
 NO_SOURCES = Sources()
+LOOKS = 2
+"""Rebuilds whose answers are kept on the way, at most: each takes the memory of an answer of every arm."""
 HEAVY = "each model was built once: the interval covers other places of weights and inputs in memory and new caches, not another build"
 
 
@@ -113,18 +115,25 @@ def _weigh(
         timer = lead.pair_timer([bench.ready(be, task) for bench, be, task in built]) if on_device else crew.timer(lead)
 
         copied: list[list[Leaf] | None] = []
+        glanced: list[list[list[Leaf] | None]] = []
+
+        looked_at = alone and settings.scrutinised and not any(task.heavy or task.times_itself for _, _, task in built)
 
         def check(tasks: Sequence[Task]) -> None:
             copied.extend(seen[arm].answer_of(tasks[arm]) for arm in range(len(benches) if alone else 0))
 
+        def look(tasks: Sequence[Task]) -> None:
+            if len(glanced) < LOOKS:
+                glanced.append([seen[arm].answer_of(tasks[arm]) for arm in range(len(benches))])
+
         with lead.observe() if settings.telemetry else watch(None) as log:
             doing = schedule.weigh_arms(
                 builds[: len(benches)], timer, settings, rng.randrange(2**31), tell,
-                placebo=builds[-1] if alone else None, suite=suite, patience=patience, check=check,
+                placebo=builds[-1] if alone else None, suite=suite, patience=patience, check=check, look=look if looked_at else None,
             )  # fmt: skip
         if [be.graphs() for _, be, _ in built] != before:
             raise SteelyardError("something was compiled while the arms were weighed", why="the comparison is void")
-        _check_answers([seen[arm] for arm in range(len(benches) if alone else 0)], copied)
+        _check_answers([seen[arm] for arm in range(len(benches) if alone else 0)], copied, glanced)
         how = "alternating calls" if all(single(task) for _, _, task in built) else "rounds"
         how = how if alone else f"{how} on {crew.seat.size} ranks"
         own = built[: len(benches)]
@@ -138,14 +147,18 @@ def _weigh(
         clean_up(task for _, _, task in made.values())
 
 
-def _check_answers(arms: Sequence[Scrutiny], copies: Sequence[list[Leaf] | None]) -> None:
-    """What was weighed still answers as it should, as first built and as last rebuilt; a wrong arm is an error.
+def _check_answers(
+    arms: Sequence[Scrutiny], copies: Sequence[list[Leaf] | None], glanced: Sequence[Sequence[list[Leaf] | None]] = ()
+) -> None:
+    """What was weighed still answers as it should, as first built, as last rebuilt and when it was looked at between; a wrong arm is an
+    error.
 
     There are no copies where the last rebuild failed.
     """
-    for seen, copy in itertools.zip_longest(arms, copies[: len(arms)]):
+    for number, (seen, copy) in enumerate(itertools.zip_longest(arms, copies[: len(arms)])):
         found = seen.again(seen.bench.ready(seen.be, seen.built)) if seen.wanted else None
-        found = seen.copied(copy) if found else None
+        for answer in (copy, *(answers[number] for answers in glanced)):
+            found = seen.copied(answer) if found else None
         if found and found.status == "failed":
             raise SteelyardError(f"{seen.bench.case.id} is wrong", why=reason(found))
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import builtins
 import contextlib
 import json
-import os
 import resource
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -207,9 +206,9 @@ def compile_once(bench: Bench, scratch: Path) -> Found:
     be.import_compiler()
     with contextlib.suppress(Unsupported):
         be.start_memory()
-    while_built, before = memory_grown(), sum(os.times()[:4])
+    while_built, before = memory_grown(), processor_time()
     task = bench.base(be)[1]
-    phases, compiled, busy = be.compile_phases(), while_built(), sum(os.times()[:4]) - before
+    phases, compiled, busy = be.compile_phases(), while_built(), processor_time() - before
     steps = list(bench.chain)
     while steps and not steps[0][0].fresh:
         variant, options = steps.pop(0)
@@ -217,13 +216,13 @@ def compile_once(bench: Bench, scratch: Path) -> Found:
     be.sync()
     grown = memory_grown()
     with growth(clocks.perf_counter) as imported:
-        start, processor = clocks.perf_counter(), sum(os.times()[:4])
+        start, processor = clocks.perf_counter(), processor_time()
         for variant, options in steps:
             task = variant(task, be, options)
         ready = bench.ready(be, task)
         call(ready)
         be.sync()
-        seconds, processor = clocks.perf_counter() - start - imported(), sum(os.times()[:4]) - processor
+        seconds, processor = clocks.perf_counter() - start - imported(), processor_time() - processor
     counts = be.cache_counts()
     sizes = {"compile_memory": compiled if phases else grown(), **be.program_sizes(), **_peak_of_call(be, ready)}
     clean_up([task])
@@ -232,6 +231,12 @@ def compile_once(bench: Bench, scratch: Path) -> Found:
     figures = {name: Figure(spent, "s", "lower", n=1) for name, spent in times.items()}
     figures |= {name: Figure(size, "B", "lower", n=1) for name, size in sizes.items() if size > 0}
     return Found(figures, {"counts": counts, "cpu_time": times["compile_cpu_time"], "imports": imported()})
+
+
+def processor_time() -> float:
+    """CPU seconds of this process and of those that it has waited for; finer than os.times, which counts hundredths of a second."""
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return clocks.process_time() + children.ru_utime + children.ru_stime
 
 
 def memory_grown() -> Callable[[], float]:

@@ -218,7 +218,7 @@ def _scripted(experiment: Experiment, script: UserScript, place: Place, entries:
 
 
 def _idle(experiment: Experiment, cases: Iterable[Case], catalogue: Catalogue) -> tuple[Rule, ...]:
-    """Rules of which no case knows anything, whatever other rules and filters say about it."""
+    """Rules that match no case, before other rules and filters are applied."""
     left = [*experiment.exclude, *experiment.deny]
     for case in cases:
         if not left:

@@ -76,7 +76,7 @@ def other_code(store: Store, header: Header, ref: str | None, *, sealed: bool) -
         if not same and (tries == MOST_TRIED or (info.experiment, info.machine_key) != (header.experiment, header.machine_key)):
             continue
         tries += 1
-        named = edited_since(info.path, header.cases)
+        named = edited_since(store.at_hand(info.path), header.cases)
         why = f"{_listed(named)} {'was' if len(named) == 1 else 'were'} edited after run {info.id} was begun" if named else ""
         if same:
             return why
@@ -109,7 +109,7 @@ def _earlier(store: Store, fingerprint: str, ref: str | None) -> Run | None:
             raise UsageError(f"run {run.id} is another experiment", why=why, do="repeat its own command, or start a new run")
         return run
     found = next((info for info in store.runs() if info.readable and info.fingerprint == fingerprint), None)
-    return read_run(found.path) if found else None
+    return store.open(found) if found else None
 
 
 def _take_over(old: Run, writer: RunWriter, again: Collection[Status]) -> None:

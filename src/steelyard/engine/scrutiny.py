@@ -18,6 +18,7 @@ from steelyard.backends.base import Leaf
 from steelyard.engine.answering import Answering
 from steelyard.engine.changes import (
     CHANGING,
+    FEW,
     Replaced,
     Sprinkled,
     altered,
@@ -268,7 +269,7 @@ class Scrutiny(Answering):
         array = inputs(self.built).get(self._followed)
         if not self._followed or isinstance(array, list):
             return
-        for change in (Sprinkled(self._drawn(), 1 / 64, -1.0), Sprinkled(self._drawn(), 1 / 8, 0.5)):
+        for change in (Sprinkled(self._drawn(), share, by) for share, by in FEW):
             with contextlib.suppress(Exception):
                 with altered(self.be, array, change) as done:
                     moved = done and self._moved_at_sight(self.be.outputs(self._call()))

@@ -62,7 +62,10 @@ def _both(got: LeafLike, want: LeafLike) -> tuple[Any, Any, Any]:
 def _wide(array: Any, space: Any, complex_too: bool) -> Any:
     """In double precision."""
     dtype = space.complex128 if complex_too else space.float64
-    return np.asarray(array, dtype) if space is np else array.to(dtype)
+    if space is not np:
+        return array.to(dtype)
+    with np.errstate(invalid="ignore"):  # what an answer left unwritten may be a signalling NaN
+        return np.asarray(array, dtype)
 
 
 def side_by_side(got: LeafLike, want: LeafLike) -> tuple[Array, Array, Any]:

@@ -18,6 +18,7 @@ from steelyard.analyze.compare import Mean
 from steelyard.errors import UsageError
 from steelyard.model import effects
 from steelyard.model.case import Case
+from steelyard.model.pair import MARGIN, judge
 from steelyard.model.parts import NAMES, TOKENS, TOLD, WEIGHED, generates
 from steelyard.model.units import with_error
 from steelyard.report.cells import clean, cut, glyph
@@ -109,7 +110,7 @@ def _comparison(document: Document) -> Iterator[str | Table]:
     if not found:
         return
     inside = f"Weighed inside {code(found['head'])}" if found["paired"] else f"{code(found['head'])} against {code(found['base'])}"
-    means = [f"{prose(name)} in geometric mean {Mean(*mean).words(name)}" for name, mean in found["means"].items()]
+    means = [_mean_words(name, Mean(*mean)) for name, mean in found["means"].items()]
     yield f"### {inside}"
     yield " · ".join([*_counted(found["deltas"]), *means]) or "nothing was compared"
     if any(delta["ratio"] and not delta["paired"] for delta in found["deltas"]):
@@ -136,9 +137,25 @@ def _counted(deltas: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     metrics = list(dict.fromkeys(delta["metric"] for delta in deltas))
     apart = not set(metrics).isdisjoint(WEIGHED)
     for metric in metrics if apart else [""]:
-        counts = Counter(delta["verdict"] for delta in deltas if metric in ("", delta["metric"]))
-        words = [f"{number} {verdict}" for verdict, number in counts.items()]
+        counts = Counter(_kind(delta) for delta in deltas if metric in ("", delta["metric"]))
+        words = [f"{number} {kind}" for kind, number in counts.items()]
         yield from [f"{prose(metric)}: {', '.join(words)}"] if apart else words
+
+
+def _kind(delta: Mapping[str, Any]) -> str:
+    """A verdict as the terminal counts it: what is slower by an unknown amount is not counted with what is slower."""
+    verdict: str = delta["verdict"]
+    if verdict == "same":
+        return "within the margin"
+    if verdict not in ("slower", "faster"):
+        return verdict
+    effect: str = delta["effect"]
+    return f"{verdict}{f', {effects.NOT_CONFIRMED}' if not delta['paired'] else ', size unclear' if ', size unclear' in effect else ''}"
+
+
+def _mean_words(metric: str, mean: Mean) -> str:
+    """`geometric mean 4.0 % slower [3.1, 4.9] over 20`, as `compare` says it."""
+    return f"geometric mean{'' if metric == 'time' else f' of {prose(metric)}'} {mean.words(metric)}"
 
 
 def _effect(delta: Mapping[str, Any]) -> float:
@@ -196,8 +213,9 @@ def _matrix(document: Document) -> Iterator[str | Table]:
     mark = UNPAIRED_MARK if any(ratio[3] for ratio in ratios) else ""
     if not all(ratio[3] for ratio in ratios):
         yield f"{mark} {UNPAIRED}".strip()
+    margin = next((delta["margin"] for delta in (document["comparison"] or {"deltas": ()})["deltas"] if delta["margin"]), MARGIN)
     rows = [
-        (code(row["name"]), *(_cell(cells[place], speedups[place] if place != base else None, mark) for place in shown))
+        (code(row["name"]), *(_cell(cells[place], speedups[place] if place != base else None, mark, margin) for place in shown))
         for row, cells, speedups in zip(found["rows"], found["cells"], against["speedups"], strict=True)
     ]
     yield Table(("model", *(code(found["columns"][place]) for place in shown)), rows, MOST_MODELS)
@@ -205,7 +223,13 @@ def _matrix(document: Document) -> Iterator[str | Table]:
     rates = [found["pass_rates"][place] for place in shown]
     n = next((mean["n"] for mean in means if mean), 0)
     totals = [
-        (f"geometric mean, n = {n} that all have", *(_ratio([mean["mean"], mean["low"], mean["high"]]) if mean else "" for mean in means)),
+        (
+            f"geometric mean, n = {n} that all have",
+            *(
+                "" if mean is None or place == base else _ratio([mean["mean"], mean["low"], mean["high"]], margin)
+                for place, mean in zip(shown, means, strict=True)
+            ),
+        ),
         ("ok", *(f"{rate['ok']} of {rate['total']}" if rate else "" for rate in rates)),
     ]
     yield Table(("", *(code(found["columns"][place]) for place in shown)), totals, len(totals))
@@ -213,7 +237,7 @@ def _matrix(document: Document) -> Iterator[str | Table]:
         yield f"… and {len(found['columns']) - len(shown)} more stacks."
 
 
-def _cell(cell: Mapping[str, Any] | None, speedup: Sequence[Any] | None, mark: str) -> str:
+def _cell(cell: Mapping[str, Any] | None, speedup: Sequence[Any] | None, mark: str, margin: float) -> str:
     """A speedup, marked where it is unpaired among others that are not; the time of the baseline; or why there is neither."""
     if cell is None:
         return ""
@@ -221,13 +245,17 @@ def _cell(cell: Mapping[str, Any] | None, speedup: Sequence[Any] | None, mark: s
         return _status(cell["status"])
     if not speedup or not speedup[0]:
         return _measured(cell["time"], "s")
-    return _ratio(speedup) + (f" {mark}" if mark and not speedup[3] else "")
+    return _ratio(speedup, margin) + (f" {mark}" if mark and not speedup[3] else "")
 
 
-def _ratio(speedup: Sequence[Any]) -> str:
+def _ratio(speedup: Sequence[Any], margin: float) -> str:
+    """A speedup as the effect that it is, with the verdict that its interval has."""
     if not speedup[0]:
         return ""
-    return effects.speedup(speedup[0], speedup[1], speedup[2])
+    if not speedup[1] or not speedup[2]:
+        return effects.speedup(speedup[0])
+    low, high = 1 / speedup[2], 1 / speedup[1]
+    return effects.effect(1 / speedup[0], low, high, judge(low, high, margin), margin=margin)
 
 
 def _cases(document: Document) -> Iterator[str | Table]:

@@ -88,7 +88,8 @@ def summary(judgement: Judgement) -> Iterator[str]:
         yield " · ".join(words)
     for metric, mean in judgement.means.items():
         if mean.n > 1:
-            yield f"{clean(metric)} in geometric mean {mean.words(metric)} cases"
+            of = "" if metric == "time" else f" of {clean(metric)}"
+            yield f"geometric mean{of} {mean.words(metric)}"
 
 
 def verdict_page(judgement: Judgement, *, width: int = 100) -> Text:

@@ -34,3 +34,11 @@ def moment(created: str) -> float:
         when = datetime.fromisoformat(created)
         return (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()
     return 0.0
+
+
+def utc(created: str) -> str | None:
+    """A stored time as a database without time zones wants it; None for one that cannot be read."""
+    with contextlib.suppress(ValueError, OverflowError):
+        when = datetime.fromisoformat(created)
+        return (when.astimezone(UTC) if when.tzinfo else when).replace(tzinfo=None).isoformat(sep=" ", timespec="microseconds")
+    return None

@@ -55,7 +55,7 @@ def locate(store: Store, ref: str) -> Path:
     exact = [info for info in infos if info.id == ref]
     near = exact or [info for info in infos if ref and info.id.startswith(ref)]
     if len(near) == 1:
-        return near[0].path
+        return store.at_hand(near[0].path)
     if near:
         shown = ", ".join(f"{info.id} ({info.created[:16]})" for info in near[:6])
         raise UsageError(f"run {ref!r} is ambiguous", why=f"{len(near)} runs begin with it: {shown}", do="type more of the id")
@@ -72,7 +72,7 @@ def _latest(store: Store, back: int) -> Path:
         raise UsageError("there is no latest run", why=f"no runs in {store.root}", do="measure something first: steelyard run")
     if back >= len(infos):
         raise UsageError(f"no run latest~{back}", why=f"the store has {len(infos)}", do=f"the oldest is latest~{len(infos) - 1}")
-    return infos[back].path
+    return store.at_hand(infos[back].path)
 
 
 def _as_path(ref: str) -> Path | None:

@@ -29,7 +29,7 @@ import msgspec
 from steelyard import codec
 from steelyard.codec.shapes import MachineShape, check_shape, within_reach
 from steelyard.errors import StoreError, UsageError
-from steelyard.files import LINE, RESULTS, TooLarge, check_values, expanded, limit, open_plain, read_whole, too_large
+from steelyard.files import LINE, RESULTS, check_values, expanded, limit, read_whole, too_large
 from steelyard.model.pair import Pair
 from steelyard.model.record import SCHEMA, Arrays, Attachment, Record, Series, altered
 from steelyard.store import proof, samples, seals, sources
@@ -48,9 +48,8 @@ FOLDER = ".steelyard"
 VARIABLE = "STEELYARD_STORE"
 SYNC_EVERY = 0.1
 ALPHABET = "23456789abcdefghjkmnpqrstuvwxyz"
-_NAMED = re.compile(r"(\d{8}T\d{6})-([a-z0-9]+)")
+NAMED = re.compile(r"(\d{8}T\d{6})-([a-z0-9]+)")
 _ID = re.compile(r"[A-Za-z0-9_.-]{0,64}")
-_TAIL = 65536
 
 
 @dataclass(frozen=True)
@@ -150,7 +149,7 @@ def _parse(folder: Path, data: bytes) -> Run:
             continue
         torn = number == len(lines)
         try:
-            name, value = _read_line(line, most)
+            name, value = read_line(line, most)
         except StoreError as error:
             if number == 1:
                 raise StoreError("the run has no readable header", why=error.why or error.what, do=error.do, where=f"{file}:1") from None
@@ -175,7 +174,7 @@ def _parse(folder: Path, data: bytes) -> Run:
 _KINDS: dict[str, type] = {"header": Header, "record": Record, "pair": Pair, "seal": Seal}
 
 
-def _read_line(line: bytes, most: int) -> tuple[str, Any]:
+def read_line(line: bytes, most: int) -> tuple[str, Any]:
     if len(line) > most:
         raise too_large("the line", len(line), most)
     check_values(line, most, "the line")
@@ -328,6 +327,8 @@ class RunWriter:
 class Store:
     """A `.steelyard` folder: makes runs, finds them, reads them."""
 
+    shortest_id = 4
+
     def __init__(self, root: Path) -> None:
         self.root = Path(root)
 
@@ -335,6 +336,10 @@ class Store:
     def find(cls, start: Path | None = None, explicit: str | None = None) -> Store:
         """The store named, else the one in STEELYARD_STORE, else the nearest upwards, else a new one here."""
         if named := explicit or os.environ.get(VARIABLE):
+            if "://" in named:
+                from steelyard.store.shared import SharedStore
+
+                return SharedStore.at(named)
             return cls(expanded(named, "the store").absolute())
         here = (start or Path.cwd()).absolute()
         nearest = next((folder / FOLDER for folder in (here, *here.parents) if (folder / FOLDER).is_dir()), None)
@@ -358,7 +363,7 @@ class Store:
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             raise trouble("create the run", self.root, error) from error
-        late = [path.name for path in self.folders() if (named := _NAMED.fullmatch(path.name)) and ahead(stamped(named[1]))]
+        late = [path.name for path in self.held() if (named := NAMED.fullmatch(path.name)) and ahead(stamped(named[1]))]
         told = [f"run {name.rpartition('-')[2]} {FUTURE}" for name in late[-1:]]
         writer = RunWriter(fd, Run(folder, replace(header, id=id, created=created), warnings=tuple(told)))
         try:
@@ -384,7 +389,18 @@ class Store:
         return None
 
     def folders(self) -> list[Path]:
-        """Run folders in name order, which is the order of their seconds."""
+        """All runs there are, as folders in name order, which is the order of their seconds."""
+        return self.held()
+
+    def at_hand(self, folder: Path) -> Path:
+        """The folder of a run that was listed, with all of its files in it."""
+        return folder
+
+    def settle(self) -> None:
+        """A run has ended: do what the place asks for then."""
+
+    def held(self) -> list[Path]:
+        """The run folders on this disk, in name order."""
         try:
             return sorted(path for path in self.folder.iterdir() if path.is_dir() and not path.name.startswith("."))
         except FileNotFoundError:
@@ -397,8 +413,9 @@ class Store:
 
         Never fails for the sake of one that cannot be read.
         """
-        infos = [_info(folder) for folder in self.folders()]
-        return sorted(infos, key=lambda info: (not ahead(info.created), moment(info.created), info.path.name), reverse=True)
+        from steelyard.store.listing import info_of, newest_first
+
+        return newest_first(info_of(folder) for folder in self.held())
 
     def open(self, ref: str | Path | RunInfo) -> Run:
         """Read one run, by reference, by folder or from the list."""
@@ -406,13 +423,13 @@ class Store:
             from steelyard.store.refs import locate
 
             return read_run(locate(self, ref))
-        return read_run(ref.path if isinstance(ref, RunInfo) else ref)
+        return read_run(self.at_hand(ref.path) if isinstance(ref, RunInfo) else ref)
 
     def _free_id(self, wanted: str) -> str:
-        taken = {path.name.rpartition("-")[2] for path in self.folders()}
+        taken = {path.name.rpartition("-")[2] for path in self.held()}
         if wanted and (wanted in taken or not re.fullmatch(r"[a-z0-9]{4,12}", wanted)):
             raise StoreError(f"run id {wanted!r} is taken or not an id", do="leave the id empty to get a new one")
-        length = 4
+        length = self.shortest_id
         while not wanted or wanted in taken:
             tries = (("".join(secrets.choice(ALPHABET) for _ in range(length))) for _ in range(8))
             wanted = next((id for id in tries if id not in taken), "")
@@ -449,50 +466,3 @@ def _reopen(folder: Path, fingerprint: str | None) -> RunWriter:
     except BaseException:
         os.close(fd)
         raise
-
-
-def _info(folder: Path) -> RunInfo:
-    named = _NAMED.fullmatch(folder.name)
-    id, created = (named[2], stamped(named[1])) if named else (folder.name, "")
-    try:
-        with open_plain(folder / "run.jsonl") as file:
-            name, header = _read_line(file.readline(limit(LINE) + 1).rstrip(b"\n"), limit(LINE))
-            file.seek(max(0, os.fstat(file.fileno()).st_size - _TAIL))
-            tail = file.read()
-            last = tail.rstrip(b"\n").rpartition(b"\n")[2]
-            place = file.tell() - len(tail) + tail.rfind(last)
-        if name != "header":
-            raise StoreError("the run has no readable header", why=f"it begins with a {name}")
-        seal = _seal(last)
-        quick = seal is not None and seal.size in (0, place)
-        run = Run(folder, header, seal=seal) if quick else _unsealed(folder, header)
-    except (OSError, StoreError) as error:
-        return RunInfo(id, created, folder, warning=f"{folder.name}: {' '.join(str(error).split())}", readable=False)
-    late = [f"it {FUTURE}"] if ahead(header.created) else []
-    return RunInfo(
-        id=header.id or id,
-        created=header.created or created,
-        path=folder,
-        sealed=run.seal is not None,
-        counts=run.seal.counts if run.seal and quick else {**Counter(record.status for record in run.records)},
-        experiment=header.experiment,
-        fingerprint=header.fingerprint,
-        machine_key=header.machine_key,
-        warning=next(iter([*run.warnings, *late]), ""),
-    )
-
-
-def _unsealed(folder: Path, header: Header) -> Run:
-    """A run without a seal, read for its counts; one that is too large has none, and can be listed all the same."""
-    try:
-        return read_run(folder)
-    except TooLarge as error:
-        return Run(folder, header, warnings=(f"{folder.name}: {' '.join(str(error).split())}",))
-
-
-def _seal(line: bytes) -> Seal | None:
-    """The seal if this line is one: then its counts spare reading the rest."""
-    with contextlib.suppress(StoreError):
-        value = _read_line(line, limit(LINE))[1] if line.startswith(b'{"seal"') else None
-        return value if isinstance(value, Seal) else None
-    return None

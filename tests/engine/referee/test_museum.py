@@ -21,10 +21,10 @@ pytestmark = pytest.mark.torch
 
 CHEATS, HONEST = exhibits("cheats"), exhibits("honest")
 QUICK = {
-    "stale_half_rows", "replay_by_shape", "lazy_subclass", "later_thread", "amortised_by_harness", "coarse_bf16", "works_in_place",
+    "stale_half_rows", "replay_by_shape", "lazy_subclass", "later_thread", "coarse_bf16", "works_in_place",
     "same_as_the_reference", "cached_weights", "parameter",
 }  # fmt: skip
-"""One of each family for every commit; the others are deep."""
+"""One of each family for every commit; the others are deep, and so is what only timing decides."""
 WITHIN = 60.0
 
 

@@ -18,6 +18,7 @@ from steelyard.backends import _torch_compiled  # noqa: E402
 from steelyard.traces.steps import read_trace  # noqa: E402
 from steelyard.workloads.traces import _kernels, folders  # noqa: E402
 from steelyard.workloads.traces._operators import NotReplayed, fitted  # noqa: E402
+from tests.traces.made import node  # noqa: E402
 from tests.workloads.traces import recorded as made  # noqa: E402
 from tests.workloads.traces.test_replay import build, skipped  # noqa: E402
 
@@ -176,5 +177,38 @@ def test_compiled_code_that_no_recorder_saw_is_not_passed_off_as_replayed(tmp_pa
                     with torch._C._profiler._RecordFunctionFast(KERNEL, (torch.ones(3), 3), told):
                         pass
     facts = build(tmp_path / "step.json", skip=KERNEL).effective["replay"]
-    assert {row["operator"]: row["count"] for row in facts["skipped"]} == {"Torch-Compiled Region": 1, KERNEL: 1}
+    assert {row["operator"]: row["count"] for row in facts["skipped"]} == {"compiled code": 1, KERNEL: 1}
     assert (facts["replayed"], facts["operators"], facts["shares"]["operators"]) == (5, 7, pytest.approx(5 / 7))
+
+
+COMPILED = ("Torch-Compiled Region: 0/0", "## Call CompiledFxGraph fabc ##")
+
+
+def on_device(number: int) -> Any:
+    value, *rest = made.tensor(number, [4, 4])
+    return [*value[:-1], "cuda:0"], *rest
+
+
+@pytest.mark.parametrize(
+    ("schema", "place", "labels", "unseen"),
+    [
+        (made.MM, on_device, COMPILED, 0),
+        (made.MM, on_device, COMPILED[:1], 0),
+        (made.MM, lambda number: made.tensor(number, [4, 4]), COMPILED, 1),
+        (made.MM, lambda number: made.tensor(number, [4, 4]), COMPILED[1:], 1),
+        ("aten::copy_(Tensor(a!) self, Tensor src, bool non_blocking=False) -> Tensor(a!)", on_device, COMPILED, 1),
+        ("aten::t(Tensor(a) self) -> Tensor(a)", on_device, COMPILED, 1),
+    ],
+    ids=["operators of a device", "without the graph's label", "of a host", "backward on a host", "only moves", "only views"],
+)
+def test_compiled_code_made_of_operators_on_a_device_is_all_in_the_trace(
+    tmp_path: Path, schema: str, place: Any, labels: tuple[str, ...], unseen: int
+) -> None:
+    """On a device code without Triton kernels is made of operators; on a host, or in a CUDA graph, it need not be."""
+    outer = [node(3 + depth, label, 2 + depth) for depth, label in enumerate(labels)]
+    inputs = [place(number) for number in range(10, 10 + schema.partition("->")[0].count("Tensor"))]
+    behind = [made.plain(False, "Bool")] if "bool" in schema else []
+    inner = made.call(9, schema, [*inputs, *behind], [inputs[0] if "a!" in schema else place(20)], parent=2 + len(labels))
+    facts = build(made.write(tmp_path / "step.json", *outer, inner)).effective["replay"]
+    rows = {row["operator"]: row["count"] for row in facts["skipped"]}
+    assert (rows.get("compiled code", 0), facts["operators"]) == (unseen, 1 + unseen)

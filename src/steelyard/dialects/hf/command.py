@@ -37,7 +37,7 @@ _common = with_options(
     ENV,
     click.option("--threads", type=click.IntRange(1), default=1, show_default=True, help="Threads on the CPU."),
     click.option("--seed", type=int, default=0, show_default=True, help="For weights, prompts and the mock."),
-    click.option("--timeout", default="1h", show_default=True, metavar="TIME", help="Longest time for one scenario."),
+    click.option("--timeout", default="1h", show_default=True, metavar="TIME", help="Time limit per scenario."),
     click.option("--no-verify", is_flag=True, help="Do not compare tokens with those of the plain model."),
     click.option("--resume", is_flag=True, help="Go on with an interrupted run of the same arguments."),
     STRICT_EXIT,
@@ -56,7 +56,7 @@ def settings_of(seed: int, timeout: str, no_verify: bool) -> Any:
 @command.command("run_benchmarks", cls=Listing, context_settings=CONTEXT)
 @click.option("--output-dir", type=FOLDER, default="benchmark_results", show_default=True, metavar="DIR", help="Where results and log go.")
 @click.option("--benches-dir", type=FOLDER, metavar="DIR", help="Folder of bench files.  [default: ./benches]")
-@click.option("--log-level", type=LEVELS, default="INFO", show_default=True, help="How much is told and logged.")
+@click.option("--log-level", type=LEVELS, default="INFO", show_default=True, help="Log level.")
 @click.option("--model-id", metavar="ID", help="The model, for benches that take one; offline, its sizes with seeded weights.")
 @click.option("--warmup-iterations", type=click.IntRange(0), default=3, show_default=True, help="Untimed generations.")
 @click.option("--measurement-iterations", type=click.IntRange(1), default=5, show_default=True, help="Timed generations.")
@@ -113,7 +113,7 @@ SIZE = click.IntRange(1)
 
 @command.command("v2", cls=Listing, context_settings=CONTEXT)
 @click.option("--output-dir", type=FOLDER, default="benchmark_results", show_default=True, metavar="DIR", help="Where results go.")
-@click.option("--log-level", type=LEVELS, default="WARNING", show_default=True, help="How much is told beside the results.")
+@click.option("--log-level", type=LEVELS, default="WARNING", show_default=True, help="Log level.")
 @click.option(
     "--model-id", required=True, metavar="ID", help="A hub id (offline: its sizes, seeded weights), an architecture, a folder, or mock."
 )

@@ -56,11 +56,11 @@ COMMON = (
     spelt("--root-dir", "root", type=FILE, metavar="DIR", help="Where inputs are kept.  [default: TMPDIR/openxla-benchmark]"),
     spelt("--generate-artifacts", "artifacts", is_flag=True, help="Write the inputs of each model to DIR/MODEL/inputs_npy.tgz."),
     spelt("--no-download", "offline", is_flag=True, help="Download no inputs."),
-    spelt("--verbose", is_flag=True, help="Tell each result as it comes."),
+    spelt("--verbose", is_flag=True, help="Print each result as it comes."),
     DEFINITIONS,
     spelt("--preset", type=click.Choice(["tiny", "small", "full"]), default="full", show_default=True, help="Size of the suite's models."),
     ENV,
-    spelt("--timeout", type=float, default=3600.0, show_default=True, metavar="SECONDS", help="Longest time for one case."),
+    spelt("--timeout", type=float, default=3600.0, show_default=True, metavar="SECONDS", help="Time limit per case."),
     STRICT_EXIT,
 )
 
@@ -73,11 +73,13 @@ def tool_command(tool: str) -> click.Command:
     @click.command(tool, context_settings=CONTEXT, help=f"Run benchmarks of models in {tool} and add their results to a JSON file.")
     @with_options(
         spelt("-o", "--output", type=FILE, required=True, metavar="FILE.json", help="Where results are added."),
-        spelt("-name", "--benchmark-name", "name", required=True, metavar="REGEX", help="Fits whole names, such as models/BERT.+"),
-        spelt("-device", "--target-device", "device", required=True, type=click.Choice([*DEVICES]), help="What results call the machine."),
+        spelt("-name", "--benchmark-name", "name", required=True, metavar="REGEX", help="Must match the whole name, such as models/BERT.+"),
+        spelt(
+            "-device", "--target-device", "device", required=True, type=click.Choice([*DEVICES]), help="Name of the machine in the results."
+        ),
         spelt("-w", "--warmup-iterations", "warmup", type=LEAST_0, default=5, show_default=True, help="Calls before."),
         spelt("-iter", "--iterations", type=LEAST_1, default=100, show_default=True, help="Timed calls."),
-        spelt("-c", "--compiler", type=click.Choice(COMPILERS[tool]), default=COMPILERS[tool][0], show_default=True, help="What compiles."),
+        spelt("-c", "--compiler", type=click.Choice(COMPILERS[tool]), default=COMPILERS[tool][0], show_default=True, help="Compiler."),
         *COMMON,
     )
     def run(name: str, **given: Any) -> int:
@@ -187,7 +189,9 @@ def lint(definitions: tuple[Path, ...]) -> int:
 @click.argument("framework", type=click.Choice([*TOOLS, "tflite"]))
 @with_options(
     spelt("-o", "--output-dir", "output", type=FILE, metavar="DIR", help="Where the models' folders are made.  [default: one in TMPDIR]"),
-    spelt("-f", "--filter", "names", multiple=True, default=(".*",), metavar="REGEX", help="Fits whole names of models; repeatable."),
+    spelt(
+        "-f", "--filter", "names", multiple=True, default=(".*",), metavar="REGEX", help="Must match the whole name of a model; repeatable."
+    ),
     spelt("--iree-ir-tool", "ir_tool", type=FILE, metavar="PROGRAM", help="Write StableHLO as bytecode alone; the program is not needed."),
     spelt("--auto-upload", "upload", is_flag=True, help="Publish each folder to GCS_UPLOAD_DIR, any address of fsspec's, then delete it."),
     spelt("--only", multiple=True, metavar="KIND", help="Only these kinds of programs, such as stablehlo_mlir."),
@@ -220,13 +224,13 @@ def compiler_command(tool: str) -> click.Command:
     @click.command(tool, context_settings=CONTEXT, help="Run exported programs, and add their results to a JSON file.")
     @with_options(
         spelt("-o", "--output", type=FILE, required=True, metavar="FILE.json", help="Where results are added."),
-        spelt("--artifact-dir", "folder", type=FILE, required=True, metavar="DIR", help="What make-artifacts made."),
-        spelt("-name", "--benchmark-name", "name", default=".*", metavar="REGEX", help="Fits whole names, such as models/BERT.+"),
-        spelt("-device", "--target-device", "device", default="host-cpu", show_default=True, help="What results call the machine."),
+        spelt("--artifact-dir", "folder", type=FILE, required=True, metavar="DIR", help="Folder written by make-artifacts."),
+        spelt("-name", "--benchmark-name", "name", default=".*", metavar="REGEX", help="Must match the whole name, such as models/BERT.+"),
+        spelt("-device", "--target-device", "device", default="host-cpu", show_default=True, help="Name of the machine in the results."),
         spelt("-iter", "--iterations", type=LEAST_1, default=ITERATIONS[tool], show_default=True, help="Timed calls."),
         spelt("--thread-config", "threads", default="{1: ''}", metavar="TEXT", help="Threads and CPUs: \"{1: '0', 4: '0,1,2,3'}\"."),
         *(spelt(name, metavar="PROGRAM", expose_value=False, help="Not needed.") for name in STARTED[tool]),
-        spelt("--verbose", is_flag=True, help="Tell each result as it comes."),
+        spelt("--verbose", is_flag=True, help="Print each result as it comes."),
         *COMMON[-3:],
     )
     def run(name: str, threads: str, **given: Any) -> int:

@@ -75,7 +75,7 @@ def _spread_backends(args: list[str]) -> list[str]:
 @click.option(
     "--accelerator", default="v100", show_default=True, metavar="NAME", help="v100, a100, a6000, cpu, or any part of a device's name."
 )
-@click.option("--test", type=click.Choice(["inference", "training"]), default="inference", show_default=True, help="Which rows.")
+@click.option("--test", type=click.Choice(["inference", "training"]), default="inference", show_default=True, help="Which rows to read.")
 @click.option(
     "--report",
     "kind",
@@ -190,14 +190,14 @@ def _hand_out(made: str | bytes, output: Path | None, form: str) -> None:
 )
 @click.option("--timestamp", type=float, metavar="SECONDS", help="For rows that have none; now by default.")
 @click.option("--hide-errors", is_flag=True, help="Leave out the messages of rows that failed.")
-@click.option("--log-level", type=click.Choice(["info", "warning"]), default="warning", show_default=True, help="How much is told.")
+@click.option("--log-level", type=click.Choice(["info", "warning"]), default="warning", show_default=True, help="Log level.")
 @click.option(
     "--experiment-name",
     type=click.Choice(["run_all"]),
     default="run_all",
     show_default=True,
     expose_value=False,
-    help="For the original's sake.",
+    help="Accepted and ignored.",
 )
 def analyze(form: str, folder: Path, database: Path, timestamp: float | None, hide_errors: bool, log_level: str) -> int:
     """A table of least, median, most, mean and deviation of every metric of every row in a folder.

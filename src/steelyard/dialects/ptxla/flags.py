@@ -148,7 +148,7 @@ FLAGS = (
     Flag(("--profile-cuda-cpu",), "profile_cuda_cpu", "switch", "Total CPU and CUDA time from a profile."),
     Flag(("--profile-cuda-cpu-individual-ops",), "profile_cuda_cpu_individual_ops", "switch", "The same for each operator."),
     Flag(("--profile-xla",), "profile_xla", "switch", "XLA's own profile of each repeat."),
-    Flag(("--profile-xla-duration-ms",), "profile_xla_duration_ms", "integer", "For the original's sake: the profile covers one repeat."),
+    Flag(("--profile-xla-duration-ms",), "profile_xla_duration_ms", "integer", "Accepted and ignored: the profile covers one repeat."),
     Flag(("--torchbench",), "torchbench", "text", "TorchBench checkout, for --suite-name=torchbench.", "DIR"),
     Flag(("--policy",), "policy", "text", "Skip rules, batch sizes, tolerances and expected failures (YAML).", "FILE"),
     Flag(("--size",), "size", "text", "Size of the models of --suite-name=steelyard, such as small.", "NAME"),

@@ -40,11 +40,13 @@ LONGEST_MS = 3_600_000
 )
 @click.option("--save-profile-to-dir", "folder", metavar="DIR", help="Profile both sides into it where the speedup is below 0.95.")
 @click.option("--budget", metavar="TIME", help="Time for the verdict. Default: normal, and quick with --matmul.")
-@click.option("--no-verdict", is_flag=True, help="Only the original's line.")
-@click.option("--no-verify", is_flag=True, help="Do not hold the answers of the two sides against each other.")
+@click.option("--no-verdict", is_flag=True, help="Print only the line that the original prints.")
+@click.option("--no-verify", is_flag=True, help="Do not compare the answers of the two sides.")
 @click.option("--threads", type=click.IntRange(min=1), default=1, show_default=True, help="CPU threads.")
 @click.option("--env", metavar="NAME", help="Run in this environment (steelyard env list).")
-@click.option("--timeout", default="600s", show_default=True, metavar="TIME", help="Give a comparison up after this long without a word.")
+@click.option(
+    "--timeout", default="600s", show_default=True, metavar="TIME", help="Give up on a comparison after this long without a message."
+)
 @click.option("--strict-exit", is_flag=True, help="Exit with 4 where a test is confirmed to be slower.")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON line for each comparison.")
 def microbench(base: str | None, test: str | None, **given: Any) -> int:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from steelyard.dialects.v3.upload import Merging
 
 PATHS = click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="PATH...")
-STRICT = click.option("--strict", is_flag=True, help="Refuse what is no record, instead of telling and skipping it.")
+STRICT = click.option("--strict", is_flag=True, help="Refuse invalid records instead of skipping them with a warning.")
 OUTPUT = click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Write here instead of to stdout.")
 METADATA = click.option(
     "--metadata", metavar="JSON|FILE", help="What CI knows: timestamp, repo, head_branch, head_sha, workflow_id, job_id and so on."
@@ -176,7 +176,7 @@ def _hand_out(text: str, output: Path | None, count: str) -> None:
 @METADATA
 @RUNNERS
 @DEPENDENCIES
-@click.option("--dry-run/--no-dry-run", default=True, help="Only say what would go where. Default on.")
+@click.option("--dry-run/--no-dry-run", default=True, help="Print what would be uploaded and where, and upload nothing. Default on.")
 @click.option("--url", metavar="URL", help="The upload service; UPLOADER_URL by default.")
 @click.option("--to", "folder", type=click.Path(path_type=Path), metavar="DIR", help="Write the packed files below this folder instead.")
 @click.option(

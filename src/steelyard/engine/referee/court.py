@@ -21,12 +21,13 @@ from steelyard.engine.place import Place
 from steelyard.engine.process import end_orphans, keep_orphans
 from steelyard.engine.referee.options import JudgeOptions
 from steelyard.engine.referee.parcel import ALIGNMENT, SharedMemory
-from steelyard.engine.referee.partner import Partner
+from steelyard.engine.referee.partner import Partner, Sabotaged
 from steelyard.files import read_text
 from steelyard.machine.cpu import affinity
 from steelyard.model.judging import Problem, Submission, Trick
 
 EXAMINER, STAND = "steelyard.engine.referee.examining", "steelyard.engine.referee.stand"
+CANDIDATE = "the candidate"
 PREFIX = "steelyard-court-"
 FAST_FOLDER = Path("/dev/shm")
 MOST_SHARED = 1 << 30
@@ -103,6 +104,25 @@ class Court:
         told["tricks"] = tuple(Trick(*item) for item in told["tricks"])
         self.opening = Opening(**{**told, "widenings": tuple(told["widenings"])})
         self._share()
+        self.examiner.remember()
+
+    def begin_again(self) -> None:
+        """New processes for the examiner and the reference, since a candidate has ended some; what was drawn before is gone."""
+        for partner in (*self.bases, self.examiner):
+            partner.close()
+        self.bases.clear()
+        if self.nursery is not None:
+            self.nursery.stop()
+        end_orphans(self.mark, ())
+        shutil.rmtree(self.folder, ignore_errors=True)
+        self.folder.mkdir()
+        self._begin()
+
+    def untouched(self) -> None:
+        """Raise what a candidate did to the examiner or to the reference, if anything."""
+        for partner in (self.examiner, *self.bases):
+            if done := partner.touched():
+                raise Sabotaged(f"{partner.talk.subject} {done} while this candidate was heard")
 
     def _share(self) -> None:
         calls = self.opening.calls
@@ -134,7 +154,7 @@ class Court:
         words = self._words() | {
             "base": base, "candidate": None if submission is None else asdict(submission), "contract": asdict(self.problem.contract),
             "folder": str(folder), "inputs": self.inputs, "outputs": outputs, "provisions": self.provisions,
-            "scale": self.opening.scale, "answer": self.opening.answer,
+            "scale": self.opening.scale, "answer": None if base else self.opening.answer,
         }  # fmt: skip
         partner = Stander(talk, self.options.timeout, folder=folder)
         partner.outputs = outputs
@@ -142,13 +162,14 @@ class Court:
             if self.options.device == "cpu" and self.options.threads == 1:
                 partner.pin({max(affinity())})
             told = partner.begin(STAND, words, max(self.options.timeout, START_PATIENCE if base else 0.0))
+            partner.remember()
         except BaseException:
             self.unseat(partner)
             raise
         return partner, told.get("facts", {})
 
     def _talk(self, *, fresh: bool, base: bool) -> Conversation:
-        subject = "the reference" if base else "the candidate"
+        subject = "the reference" if base else CANDIDATE
         if fresh and self.spares:
             talk = self.spares.pop(0)
             talk.subject = subject
@@ -190,6 +211,7 @@ class Court:
 
     def draw(self, numbers: Sequence[int], wide: str = "") -> list[Mapping[str, Any]]:
         """Inputs for so many calls, in shared memory; they replace those that lay there."""
+        self.untouched()
         found, _ = self.examiner.step("draw", numbers=list(numbers), wide=wide)
         return list(found["slots"])
 

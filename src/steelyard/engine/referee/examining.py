@@ -59,7 +59,7 @@ class Desk:
     def do(self, words: Mapping[str, Any]) -> Mapping[str, Any]:
         """One step by its name."""
         if words["do"] == "share":
-            self.memory = SharedMemory.open(words["inputs"])
+            self.memory = SharedMemory.open(words["inputs"], grows=True)
             goods = SharedMemory.open(words["provisions"])
             posed = self.examiner.posed
             return {"init": pack(tuple(posed.init), goods), "weights": pack(dict(posed.weights), goods)}

@@ -9,9 +9,9 @@ from dataclasses import replace
 from typing import Any
 
 from steelyard.engine.referee import layouts, ruling
-from steelyard.engine.referee.court import Court
+from steelyard.engine.referee.court import CANDIDATE, Court
 from steelyard.engine.referee.options import JudgeOptions
-from steelyard.engine.referee.partner import Ended, Forged, Partner
+from steelyard.engine.referee.partner import Ended, Forged, Partner, Sabotaged
 from steelyard.engine.referee.trial import SERIAL, hear
 from steelyard.errors import SteelyardError, UsageError, unknown
 from steelyard.machine import locks
@@ -104,8 +104,15 @@ class JudgeBench:
         self.stand(0)
         try:
             seen = hear(court, submission, self.pairs, self.stand)
+            court.untouched()
+        except Sabotaged as error:
+            return ruling.ended(court, submission, "wrong", str(error), [Trick("sabotage", str(error))])
         except Ended as error:
-            return ruling.ended(court, submission, error.status, error.reason)
+            if error.subject == CANDIDATE or not error.lost:
+                return ruling.ended(court, submission, error.status, error.reason)
+            words = f"{error.subject} ended while this candidate was heard, and not by itself: {error.reason}"
+            court.begin_again()
+            return ruling.ended(court, submission, "wrong", words, [Trick("sabotage", words)])
         except Forged as error:
             return ruling.ended(court, submission, "wrong", str(error), [Trick("forged", str(error))])
         slowed = [base for base, _ in seen.serial]

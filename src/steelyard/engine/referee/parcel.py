@@ -32,6 +32,8 @@ class SharedMemory:
     path: str
     view: memoryview
     used: int = 0
+    grows: bool = False
+    """Whether more room is made where it does not suffice; the other process sees that when it looks there."""
 
     @classmethod
     def create(cls, path: Path, size: int) -> SharedMemory:
@@ -41,10 +43,9 @@ class SharedMemory:
         return cls.open(str(path))
 
     @classmethod
-    def open(cls, path: str) -> SharedMemory:
+    def open(cls, path: str, *, grows: bool = False) -> SharedMemory:
         """Map what another process made."""
-        with Path(path).open("r+b") as file:
-            return cls(path, memoryview(mmap.mmap(file.fileno(), 0)))
+        return cls(path, _mapped(path), grows=grows)
 
     @classmethod
     def private(cls) -> SharedMemory:
@@ -55,6 +56,9 @@ class SharedMemory:
     def take(self, size: int) -> tuple[int, Any]:
         """Room for so many bytes, as an array of them."""
         start = -(-self.used // ALIGNMENT) * ALIGNMENT
+        if start + size > len(self.view) and self.grows:
+            os.truncate(self.path, 2 * (start + size))
+            self.view = _mapped(self.path)
         if start + size > len(self.view):
             raise Unreadable(f"{start + size} bytes of arrays do not fit into the {len(self.view)} that are shared")
         self.used = start + size
@@ -62,9 +66,16 @@ class SharedMemory:
 
     def at(self, start: int, size: int) -> Any:
         """Some of its bytes, as an array; what lies outside is refused."""
+        if self.path and start + size > len(self.view):
+            self.view = _mapped(self.path)
         if start < 0 or size < 0 or start + size > len(self.view):
             raise Unreadable(f"bytes {start} to {start + size} are not in the shared memory")
         return np.frombuffer(self.view, np.uint8, size, start)
+
+
+def _mapped(path: str) -> memoryview:
+    with Path(path).open("r+b") as file:
+        return memoryview(mmap.mmap(file.fileno(), 0))
 
 
 def pack(value: Any, memory: SharedMemory) -> dict[str, Any]:

@@ -25,9 +25,14 @@ TICKS = os.sysconf("SC_CLK_TCK")
 class Ended(Exception):
     """A process of the trial came to an end, or could not do what it was asked."""
 
-    def __init__(self, status: Status, reason: str, detail: str = "") -> None:
+    def __init__(self, status: Status, reason: str, detail: str = "", subject: str = "", lost: bool = False) -> None:
         super().__init__(reason)
         self.status, self.reason, self.detail = status, reason, detail
+        self.subject, self.lost = subject, lost
+
+
+class Sabotaged(Exception):
+    """A process of the judge's own was stopped, ended or changed while a candidate was heard."""
 
 
 class Forged(Exception):
@@ -41,6 +46,8 @@ class Partner:
     talk: Conversation
     patience: float
     paused: list[int] = field(default_factory=list)
+    settings: tuple[int, frozenset[int]] | None = None
+    """Its priority and CPUs, as the judge left them."""
 
     @property
     def pid(self) -> int:
@@ -50,13 +57,13 @@ class Partner:
     def begin(self, module: str, words: Mapping[str, Any], patience: float | None = None) -> Mapping[str, Any]:
         """Start the job and hear what it says first."""
         answer, _ = self.talk.step(Converse(module, words), patience or self.patience)
-        return _sound(answer)
+        return _sound(answer, self.talk.subject)
 
     def step(self, do: str, **words: Any) -> tuple[Mapping[str, Any], float]:
         """One step with its answer, and the seconds from asking to hearing it."""
         token = uuid.uuid4().hex
         answer, seconds = self.talk.step(Step({"do": do, "token": token, **words}), self.patience)
-        found = _sound(answer)
+        found = _sound(answer, self.talk.subject)
         if found.get("token") != token:
             raise Forged(f"an answer to '{do}' came that was not asked for")
         return found, seconds
@@ -84,6 +91,24 @@ class Partner:
         with contextlib.suppress(OSError):
             os.sched_setaffinity(self.pid, cpus)
 
+    def remember(self) -> None:
+        """Note its settings: whoever asks later whether they were changed compares with these."""
+        self.settings = _settings(self.pid)
+
+    def touched(self) -> str:
+        """What somebody else did to it, if anything: it was stopped, or has another priority or other CPUs. It is put right again."""
+        if self.settings is None or (now := _settings(self.pid)) is None:
+            return ""
+        if _stopped(self.pid):
+            _send([self.pid], signal.SIGCONT)
+            return "was stopped"
+        if now == self.settings:
+            return ""
+        with contextlib.suppress(OSError):
+            os.sched_setaffinity(self.pid, self.settings[1])
+            os.setpriority(os.PRIO_PROCESS, self.pid, self.settings[0])
+        return "was given another priority" if now[0] != self.settings[0] else "was moved to other CPUs"
+
     def left_running(self) -> list[int]:
         """Processes that it has started and that still run."""
         return tree(self.pid)
@@ -108,14 +133,27 @@ def _reaped(pid: int) -> float:
     return 0.0
 
 
-def _sound(answer: Any) -> Mapping[str, Any]:
+def _settings(pid: int) -> tuple[int, frozenset[int]] | None:
+    with contextlib.suppress(OSError):
+        return os.getpriority(os.PRIO_PROCESS, pid), frozenset(os.sched_getaffinity(pid))
+    return None
+
+
+def _stopped(pid: int) -> bool:
+    """Whether a signal has stopped it."""
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()[0] == "T"
+    return False
+
+
+def _sound(answer: Any, subject: str) -> Mapping[str, Any]:
     """The words of an answer; a failure that it tells of is raised."""
     if isinstance(answer, Lost):
-        raise Ended(answer.status, answer.reason, answer.stderr)
+        raise Ended(answer.status, answer.reason, answer.stderr, subject, lost=True)
     if isinstance(answer, Done) or not isinstance(answer, Stepped):
-        raise Ended("failed", "the process ended its job before it was told to")
+        raise Ended("failed", "the process ended its job before it was told to", subject=subject)
     words = answer.words
     if "status" in words:
         status: Status = next((each for each in STATUSES if each == words["status"]), "failed")
-        raise Ended(status, str(words.get("reason", "")), str(words.get("traceback", "")))
+        raise Ended(status, str(words.get("reason", "")), str(words.get("traceback", "")), subject)
     return words

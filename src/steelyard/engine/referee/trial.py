@@ -6,17 +6,22 @@ well, and one that answers from anything but the inputs of the call is wrong, si
 
 from __future__ import annotations
 
+import math
 import random
 import statistics
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from steelyard.engine.referee.court import Court
+from steelyard.engine.referee.gains import excess, undecided
 from steelyard.engine.referee.partner import Partner
 from steelyard.model.judging import Submission, Trick
 
 CHECKS, SERIAL, WIDE = 3, 10, 3
+MOST_SERIAL = 200
+"""Calls one by one at most, where fewer do not tell whether they save what blocks save."""
 TOGETHER = 3
 """Calls in a row whose outputs must all be right afterwards."""
 BLOCK = {"cpu": 1.5e-3}
@@ -27,6 +32,8 @@ AUDITED, FEWEST_AUDITS = 0.25, 3
 VERIFIED = 2
 """Outputs of an audited block that are verified, chosen when it is over."""
 OTHERS = 24
+LATE = 0.02
+"""Seconds until a wrong answer is looked at again, for a thread that is still at it."""
 COARSE = 0.1
 """A wrong answer that is off by less than this share of the answers' spread is a matter of precision."""
 
@@ -77,6 +84,15 @@ class Evidence:
     def overhead(self) -> float:
         """Seconds that asking for a block costs."""
         return statistics.median(self.empty) if self.empty else 0.0
+
+    def per_call(self, arm: int) -> list[float]:
+        """Seconds of one call, by each block of an arm."""
+        return [max(block.took - self.overhead, 1e-9) / block.calls for block in self.blocks if block.arm == arm]
+
+    @property
+    def gain(self) -> float:
+        """Seconds a call that blocks show to be saved, less what chance can make of them."""
+        return excess(self.per_call(1), self.per_call(0))
 
 
 @dataclass
@@ -155,12 +171,21 @@ class Hearing:
                 self.seen.tell("kept-output", "the output of a call holds the answer of a later one; a contract may declare reuses_output")
             else:
                 self.seen.tell("replay", "the answer is that of an earlier call")
-        elif (found.get("figures") or {}).get("error", 1.0) < COARSE:
+        elif self._late(found, together.index(number)):
+            self.seen.tell("unfinished", "the answer was still being written after its call had returned")
+        elif _error(found) < COARSE:
             self.seen.tell("precision", "close to the answer, but further off than the admitted arithmetic explains")
         elif self._unwritten(number):
             self.seen.tell("stale", "part of the answer is what lay in memory before: equal inputs give other values there")
         elif len(self.seen.checked) > 1 and self.seen.checked[0]["status"] == "passed":
             self.seen.tell("replay", "right at first and wrong for inputs that came later")
+
+    def _late(self, found: Mapping[str, Any], place: int) -> bool:
+        """Whether the memory of a wrong answer changes although nothing was called since."""
+        time.sleep(LATE)
+        shown, _ = self.head.step("show", which=[place], inputs=False)
+        item = {"number": self.asked[-1] if self.asked else 0, "output": shown["outputs"][0], "others": [], "inputs": None}
+        return self.court.verify(self.head, [item])[0].get("digest") != found.get("digest")
 
     def _unwritten(self, number: int) -> bool:
         """Whether the answer to equal inputs depends on what memory held before; asked only of a candidate that is wrong."""
@@ -190,12 +215,22 @@ class Hearing:
         self.head.step("call")
         self._shown(numbers, range(count))
 
+    def begin_again(self) -> None:
+        """First answers of another process of the same candidate."""
+        if self.court.problem.contract.reuses_output:
+            self._alone(self.court.numbers(1)[0])
+        else:
+            self._together()
+
     def _widened(self, wide: str) -> None:
         number = self.court.numbers(1)[0]
         self._land(self.court.draw([number], wide))
         self.head.step("call")
         found = self._shown([number], [0], wide=wide)[0]
         if found["status"] == "failed":
+            if found.get("null"):
+                words = f"for wider inputs ({wide}) its answer is that of a candidate that computes nothing ({found['null']})"
+                self.seen.tell("trivial", words)
             known = any(trick.kind == "trivial" for trick in self.seen.tricks)
             self.seen.tell("narrow", f"wrong for wider inputs ({wide}): {found['message']}", voids=known)
 
@@ -213,6 +248,13 @@ class Hearing:
                         self._shown(numbers, [0])
             self.seen.empty.append(self._empty(base))
             self.seen.serial.append((times[0], times[1]))
+
+    def confirm(self, base: Partner) -> None:
+        """Go on with calls one by one until they show the gain of the blocks or rule it out, for as long as a candidate may take."""
+        spent = 0.0
+        while undecided(self.seen.gain, self.seen.serial) and len(self.seen.serial) < MOST_SERIAL and spent < self.court.options.budget:
+            self.one_by_one(base)
+            spent += sum(map(sum, self.seen.serial[-SERIAL:]))
 
     def _turn(self, arm: int) -> _Turn:
         return _Turn(self.head if arm == 0 else None)
@@ -272,6 +314,12 @@ class Hearing:
         return max(1, min(self.court.opening.calls, fitting))
 
 
+def _error(found: Mapping[str, Any]) -> float:
+    """How far off an answer is, as a share of the answers' spread; infinitely where that is no number."""
+    error = (found.get("figures") or {}).get("error", 1.0)
+    return math.inf if error is None else float(error)
+
+
 @dataclass
 class _Turn:
     """While the reference has its turn, the candidate and all that it has started stand still."""
@@ -304,8 +352,10 @@ def hear(court: Court, submission: Submission, pairs: int, stand: Callable[[int]
                 if court.options.kernels:
                     seen.facts["kernels"] = head.step("kernels")[0]["kernels"]
             else:
-                trial._together()
+                trial.begin_again()
             trial.in_blocks(stand(pair), pair, court.options.budget / pairs)
+            if pair == pairs - 1:
+                trial.confirm(stand(pair))
         except Void:
             return seen
         finally:

@@ -114,6 +114,8 @@ class SiteRun:
 def build_site(store: Store, folder: Path, *, title: str = "") -> Built:
     """Bring a site up to date with a store; with nothing changed, nothing is written."""
     infos = store.runs()[::-1]
+    for info in infos:
+        store.at_hand(info.path)
     if not infos:
         raise UsageError("there is nothing to show", why=f"no runs in {store.root}", do="measure something first: steelyard run")
     place = SiteFolder(Path(folder))

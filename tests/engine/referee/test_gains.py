@@ -1,0 +1,55 @@
+"""When calls one by one support what blocks of calls seem to save."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from steelyard.engine.referee.gains import excess, saved_alone, undecided
+from steelyard.engine.referee.ruling import supported
+from steelyard.engine.referee.trial import Block, Evidence
+
+
+def noisy(centre: float, spread: float, count: int, seed: int) -> list[float]:
+    rng = random.Random(seed)
+    return [rng.gauss(centre, spread) for _ in range(count)]
+
+
+def evidence(saved: float, spread: float, count: int) -> Evidence:
+    """Blocks of calls of 100 us against 50 us, and single calls that save some of that."""
+    seen = Evidence()
+    for number in range(20):
+        for arm, each in enumerate((100e-6, 50e-6)):
+            took = 100 * each * (1 + 0.01 * (number % 3))
+            seen.blocks.append(Block(0, number, 0, arm, 100, 0.0, took, None, took, 0.0))
+    seen.serial = list(zip(noisy(150e-6, spread, count, 1), noisy(150e-6 - saved, spread, count, 2), strict=True))
+    return seen
+
+
+def test_chance_is_taken_off_an_excess() -> None:
+    assert excess([1.0, 1.0, 1.0], [3.0, 3.0, 3.0]) == 2.0
+    assert 0 < excess(noisy(1, 0.1, 50, 1), noisy(3, 0.1, 50, 2)) < 2
+    assert excess(noisy(1, 0.5, 9, 1), noisy(1, 0.5, 9, 2)) < 0
+    assert excess([1.0], [3.0]) == 0.0
+
+
+def test_a_gain_that_calls_one_by_one_do_not_have_is_amortised() -> None:
+    seen = evidence(0.0, 5e-6, 40)
+    assert seen.gain == pytest.approx(50e-6, rel=0.1)
+    assert not undecided(seen.gain, seen.serial)
+    found = supported(seen)
+    assert [trick.kind for trick in found] == ["amortised"] and "one by one" in found[0].words
+
+
+def test_a_gain_that_calls_one_by_one_have_too_is_supported() -> None:
+    seen = evidence(50e-6, 5e-6, 40)
+    low, high = saved_alone(seen.serial)
+    assert low < 50e-6 < high and low > 0
+    assert not undecided(seen.gain, seen.serial) and not supported(seen)
+
+
+def test_noise_leaves_it_undecided_and_accuses_nobody() -> None:
+    seen = evidence(0.0, 200e-6, 10)
+    assert undecided(seen.gain, seen.serial) and not supported(seen)
+    assert not undecided(-1e-6, seen.serial) and not undecided(1e-6, [])
