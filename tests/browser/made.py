@@ -87,7 +87,7 @@ def _watched(record: Record, arrays: Arrays, *, throttled: bool) -> Entry:
         "telemetry_power": ("W", "<f8", np.full(40, 612.0).tobytes()),
     }
     seen = {"sm_clock": [float(clock.min()), 1.98e9], "power": [612.0, 612.0], "slowed_by": ["heat"] if throttled else [], "readings": 40}
-    record = replace(record, effective={**record.effective, "telemetry": seen, "noise": "E" if throttled else "A"})
+    record = replace(record, effective={**record.effective, "telemetry": seen, "noise": "D" if throttled else "A"})
     return record, {**arrays, **telemetry}
 
 

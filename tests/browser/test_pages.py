@@ -224,3 +224,10 @@ def test_the_verdict_is_on_the_screen_of_a_phone(page: Tab, report: Report, name
         page.visit(report(name) + route)
         found = page.run(ends)
         assert found and [text for right, text in found if right > 390] == [], route
+
+
+def test_the_first_verdict_of_each_row_of_the_matrix_is_on_the_screen_of_a_phone(page: Tab, report: Report) -> None:
+    page.resize(390)
+    page.visit(report("grid") + "#/matrix")
+    cells = "[...document.querySelectorAll('main tbody tr')].map((row) => row.querySelector('td[data-verdict]'))"
+    assert max(page.run(f"return {cells}.map((cell) => cell.getBoundingClientRect().right)")) <= 390

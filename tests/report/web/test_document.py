@@ -118,7 +118,7 @@ def test_a_comparison_with_a_base_lists_what_changed_and_what_could_not_be_compa
     assert (
         found["banner"]["tone"] == "bad" and "1 of 2 comparable cases looks slower than old (op/a 2.0x slower [" in found["banner"]["text"]
     )
-    assert "2 cases of the base are missing" in found["banner"]["text"] and "over 2" in found["banner"]["text"]
+    assert "2 cases of the base are missing" in found["banner"]["text"] and "geometric mean of 2" in found["banner"]["text"]
     assert "not confirmed" in found["banner"]["text"] and "1 wrong" in found["banner"]["text"]
 
 

@@ -63,8 +63,8 @@ def test_several_bases_are_told_apart_and_have_no_common_mean() -> None:
     pairs += [pair(case(name, "compile"), case(name, "slow"), 4.0, 0.01) for name in NAMES]
     page = document([run(records, *pairs)])
     first, second = page["banner"]["sentences"][:2]
-    assert first.startswith("All 3 weighed cases are faster than eager") and "in geometric mean 2.00x faster" in first
-    assert second.startswith("All 3 weighed cases are slower than compile") and "in geometric mean 4.000x slower" in second
+    assert first.startswith("All 3 weighed cases are faster than eager") and "2.00x faster [1.96, 2.04], geometric mean of 3" in first
+    assert second.startswith("All 3 weighed cases are slower than compile") and "geometric mean of 3" in second
     assert page["comparison"]["means"] == {}
     assert [delta["effect"].rpartition(" vs ")[2] for delta in page["comparison"]["deltas"]] == ["eager"] * 3 + ["compile"] * 3
 
@@ -122,23 +122,23 @@ def test_figures_of_cases_timed_alone_do_not_belie_the_change_of_their_pairs() -
     assert [delta["reason"] for delta in found["comparison"]["deltas"]] == [
         "timed alone, head is 1.0 % slower; the verdict uses the interleaved pairs", "",
     ]  # fmt: skip
-    assert [row["case"] for row in compare_scatter_rows(found)] == [case("b", "compile")]
+    assert {row["case"]: row["after"] for row in compare_scatter_rows(found)} == {case(name, "compile"): 1.24 for name in ("a", "b")}
 
 
 def test_a_noisy_machine_is_warned_of_where_most_cases_suffered() -> None:
-    records = [replace(record(case(name), 1.0), effective={"noise": grade}) for name, grade in zip(NAMES, "DEA", strict=True)]
+    records = [replace(record(case(name), 1.0), effective={"noise": grade}) for name, grade in zip(NAMES, "DDA", strict=True)]
     (warning,) = document([run(records)])["warnings"]
-    assert warning == "2 of 3 cases are noisy (grade D and E): the machine was not quiet; times hold to ± 0.1 %, small differences do not"
+    assert warning == "2 of 3 cases are noisy (grade D): the machine was not quiet; times hold to ± 0.1 %, small differences do not"
     assert document([run([*records, record(case("d"), 1.0)])])["warnings"] == []
 
 
 def test_what_all_cases_share_is_said_once_and_few_workloads_name_the_page() -> None:
     both = document([run([record(case("a"), 1.0), record(case("a", "compile"), 1.0)])])
-    assert both["common"] == ["op/a · n=64 · torch · eval · cpu · 1 thread"] and both["title"] == "op/a · run k3f9"
+    assert both["common"] == ["op/a · n=64 · torch · eval · cpu · 1 thread"] and both["title"] == "op/a, eager and compile · 2026-01-02"
     assert document([run([record(case("a"), 1.0)])])["common"] == ["op/a · n=64 · torch/eager · eval · cpu · 1 thread"]
     many = document([run([record(case(name), 1.0) for name in "abcd"])])
-    assert len(many["common"]) == 4 and many["common"][-1] == "…" and many["title"] == "Run k3f9"
-    assert document([run([record(case("a"), 1.0)], experiment="nights")])["title"] == "nights, run k3f9"
+    assert len(many["common"]) == 4 and many["common"][-1] == "…" and many["title"] == "op/a, op/b, op/c and 1 more · 2026-01-02"
+    assert document([run([record(case("a"), 1.0)], experiment="nights")])["title"] == "nights: op/a · 2026-01-02"
 
 
 @pytest.mark.parametrize(

@@ -21,10 +21,11 @@ ABOVE = (1.005, 1.01, 1.02, 1.05, 1.1, 1.2, 1.5, 2, 3, 5, 10, 20, 50, 100, 1000)
 BELOW = (0.001, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995)
 ROUND = [*BELOW, 1, *ABOVE]
 CROWD = 0.06
+AXIS: Spec = {"title": "time of head against base, log scale", "titleFontSize": {"expr": "windowSize()[0] < 700 ? 0 : 11.5"}}
 SETTLED = "indexof(['same', 'unclear'], datum.verdict) >= 0 || datum.low > datum.margin_high || datum.high < datum.margin_low"
 """Whether the interval decides the size, too; otherwise only the direction is certain."""
 LOG: Spec = {"type": "log", "nice": False, "padding": 12}
-NARROW, SHORT = "windowSize()[0] < 700", 25
+NARROW, SHORT, NAME = "windowSize()[0] < 700", 26, 17
 
 
 def _looks(legend: Spec | None) -> Spec:
@@ -42,7 +43,7 @@ def _ratio_axis() -> Spec:
     size += "datum.value > 0.66 ? format(100 - 100 * datum.value, '.3~r') + ' %' : format(1 / datum.value, '.2~r') + 'x'"
     word = "(datum.value > 1 ? ' slower' : ' faster')"
     text = f"datum.value === 1 ? 'no change' : {far} ? ({size}) + {word} : ''"
-    looks = {"orient": "top", "grid": False, "labelOverlap": "greedy", "title": "time of head against base, log scale"}
+    looks = {"orient": "top", "grid": False, "labelOverlap": "greedy", "labelSeparation": 8, **AXIS}
     return {**looks, "values": ROUND, "tickCount": len(ROUND), "labelExpr": text}
 
 
@@ -50,7 +51,8 @@ def _forest() -> Chart:
     """Every ratio on an axis of its own row; on a narrow screen a label keeps the operator it begins with and the variant at its end."""
     label = "datum.label"
     across: Spec = {"field": "ratio", "type": "quantitative", "scale": LOG, "axis": _ratio_axis()}
-    cut = f"slice({label}, 0, {SHORT // 2 - 1}) + '…' + slice({label}, -{SHORT // 2})"
+    name = f"min({NAME}, indexof({label} + ' ', ' '))"
+    cut = f"slice({label}, 0, {name}) + '…' + slice({label}, {name} - {SHORT - 1})"
     names = vega.names(labelLimit=330, labelExpr=f"{NARROW} && length({label}) > {SHORT} ? {cut} : {label}")
     down: Spec = {"field": "label", "type": "nominal", "sort": None, "scale": {"paddingInner": 0, "paddingOuter": 0}, "axis": names}
     looks = _looks(None)

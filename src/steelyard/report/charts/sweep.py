@@ -63,8 +63,8 @@ def speedup_lines(x: str) -> Chart:
     sound: list[Spec] = [{"filter": "isValid(datum.speedup)"}, *vega.ends_of("speedup")]
     spec = vega.framed(layers, 320, params=[{"name": "ticks", "value": None}], transform=sound)
     reading = (
-        "How many times as fast as the baseline each variant is: above the dotted line it is faster, below it slower; bands are intervals, "
-        "and where a band holds the line the difference is unclear."
+        "How many times as fast as the baseline each variant is: above 1× it is faster, below it slower; bands are intervals, and where a "
+        "band holds 1× the difference is unclear."
     )
     return Chart(f"sweep-speedup-{x}", "Speedup over a parameter", reading, spec, SPEEDUP, partial(_speedups_if, x))
 
@@ -173,7 +173,7 @@ def sweep_heat_rows(document: dict[str, Any]) -> Rows:
 
 
 def speedup_rows(document: dict[str, Any], sweep: dict[str, Any]) -> Rows:
-    """The speedups of one sweep, line by line, without the baseline, which is the line at one."""
+    """The speedups of one sweep, line by line; the baseline is the line at one, so that each variant keeps its colour."""
     values = _values(sweep)
     cells = _heat_rows(document, sweep, {x: place for place, x in enumerate(values)}, 0)
     shared = {"axis": sweep["axis"], "over": sweep["baseline"]}
@@ -181,7 +181,7 @@ def speedup_rows(document: dict[str, Any], sweep: dict[str, Any]) -> Rows:
         {"x": values[cell["column_order"]], "order": cell["column_order"], "line": cell["row"], **shared,
          **{name: cell[name] for name in ("speedup", "low", "high", "measured", "text", "status", "case")}}
         for cell in cells
-        if cell["speedup"] is not None and cell["row"] != sweep["baseline"]
+        if cell["speedup"] is not None
     ]  # fmt: skip
 
 
@@ -189,6 +189,8 @@ def _speedups_if(x: str, document: dict[str, Any]) -> Rows:
     """Those of the first sweep over numbers that has a baseline, and of its kin, if this axis suits them."""
     kin = together([sweep for sweep in document["sweep"] or [] if sweep["baseline"] and sweep["kind"] == "number"])
     rows = [row for sweep in kin for row in speedup_rows(document, sweep)]
+    if all(row["line"] == row["over"] for row in rows):
+        return []
     across = [value for sweep in kin for value in _values(sweep)]
     return rows if rows and x == ("log" if _wide(across, WIDE_X) else "linear") else []
 

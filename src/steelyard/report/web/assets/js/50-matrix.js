@@ -48,7 +48,7 @@
   function mean(base, rows, column) {
     const ratios = rows.map(({ at }) => speedup(base, at, column.at)).filter((ratio) => ratio?.[0] > 0);
     const end = (place) => (column.name !== base && ratios.every((ratio) => ratio[place] > 0) ? geometric(ratios.map((ratio) => ratio[place])) : null);
-    return ratios.length ? { mean: geometric(ratios.map(([value]) => value)), low: end(1), high: end(2), n: ratios.length } : null;
+    return ratios.length ? { mean: geometric(ratios.map(([value]) => value)), low: end(1), high: end(2), n: ratios.length, itself: column.name === base } : null;
   }
 
   // A stack that never worked would leave nothing in common; it is left out, and says so by having no mean.
@@ -115,7 +115,8 @@
     const [number, half] = words.split(" [");
     td.dataset.verdict = verdict;
     const link = S.caseLink(cell.case, "");
-    link.replaceChildren(el("span", { class: "glyph", "aria-label": verdict, role: "img" }, S.GLYPHS[verdict]), " ", el("b", {}, number), half ? el("span", { class: "half" }, ` [${half}`) : "");
+    link.replaceChildren();
+    S.fill(link, [el("span", { class: "glyph", "aria-label": verdict, role: "img" }, S.GLYPHS[verdict]), " ", el("b", {}, number), half && [" ", el("span", { class: "half" }, `[${half}`)]]);
     aside.prepend(`${time} · `);
     if (now.mixed && !ratio[3]) aside.append(" · unpaired");
     return td.append(link, aside);
@@ -163,7 +164,7 @@
     return el("td", { "data-rate": column.name }, total ? `${ok} of ${total} ok` : "–", bad && el("span", { class: "cell-aside bad-text" }, bad), out > 0 && el("span", { class: "cell-aside" }, `${out} unsupported or left out`));
   }
 
-  const meanCell = (found, told) => el("td", { "data-n": found ? found.n : 0 }, found ? [el("b", {}, fmt.speedup(found.mean, found.low, found.high)), el("span", { class: "cell-aside" }, told(found.n))] : el("span", { class: "faint" }, "–"));
+  const meanCell = (found, told) => el("td", { "data-n": found ? found.n : 0 }, found ? [el("b", {}, found.itself ? "baseline" : fmt.speedup(found.mean, found.low, found.high)), el("span", { class: "cell-aside" }, told(found.n))] : el("span", { class: "faint" }, "–"));
 
   function headRows(now) {
     const { base, shown, rows } = now;

@@ -101,11 +101,11 @@
     })).filter(Boolean);
   }
 
-  // The speedups as lines over the parameter; the baseline is the line at one.
+  // The speedups as lines over the parameter; the baseline is the line at one, so that each variant keeps its colour.
   function speedupRows(sweep, base, cells) {
     const xs = [...new Set(sweep.lines.flatMap((line) => line.points.map((point) => point.x)))].sort((a, b) => a - b);
-    const ahead = cells.filter((cell) => cell.speedup !== null && cell.row !== base);
-    return ahead.map(({ row, column_order: order, speedup, low, high, measured, text, status, case: id }) => ({ x: xs[order], order, line: row, speedup, low, high, axis: sweep.axis, over: base, measured, text, status, case: id }));
+    const ahead = cells.filter((cell) => cell.speedup !== null);
+    return ahead.every((cell) => cell.row === base) ? [] : ahead.map(({ row, column_order: order, speedup, low, high, measured, text, status, case: id }) => ({ x: xs[order], order, line: row, speedup, low, high, axis: sweep.axis, over: base, measured, text, status, case: id }));
   }
 
   // ---- page
