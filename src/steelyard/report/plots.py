@@ -24,7 +24,7 @@ from steelyard.report.wrap import wrap_text
 Document = Mapping[str, Any]
 Form = Literal["png", "svg"]
 
-PAGES = ("compare", "matrix", "sweep", "history", "roofline", "generation", "case", "accuracy", "replay")
+PAGES = ("compare", "matrix", "sweep", "history", "roofline", "generation", "case", "arms", "accuracy", "replay")
 """In this order a chart is chosen where none is named."""
 VEGA_LITE = "5.21"
 WIDTH = 760

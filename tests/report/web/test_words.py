@@ -99,13 +99,13 @@ def test_a_colour_is_for_what_is_settled_and_one_clear_case_does_not_speak_for_t
     found: list[tuple[float, dict[str, Any]]], tone: str
 ) -> None:
     deltas = [delta(case(place), ratio, **{"half": 0.005, **how}) for place, (ratio, how) in enumerate(found)]
-    assert banner({"ok": len(deltas)}, {}, Comparison("old", "new", deltas), None, {})["tone"] == tone
+    assert banner({"ok": len(deltas)}, {}, Comparison("old", "new", deltas), None, {}).tone == tone
 
 
 def test_a_pair_without_an_end_or_a_case_that_is_gone_is_not_green() -> None:
     same = delta(case("a"), 1.0, 0.005)
     for other in (Delta("b", "b", "time", None, None, None, 0.02, verdict, paired=True) for verdict in ("unclear", "missing")):
-        assert banner({"ok": 2}, {}, Comparison("old", "new", [same, other]), None, {})["tone"] == "mixed"
+        assert banner({"ok": 2}, {}, Comparison("old", "new", [same, other]), None, {}).tone == "mixed"
 
 
 def test_nothing_told_apart_is_said_with_how_much_could_have_been() -> None:

@@ -48,11 +48,13 @@ def _ratio_axis() -> Spec:
 
 
 def _forest() -> Chart:
-    """Every ratio on an axis of its own row; on a narrow screen a label keeps the operator it begins with and the variant at its end."""
+    """Every ratio on an axis of its own row; on a narrow screen a label keeps the operator's own name and the variant at its end."""
     label = "datum.label"
     across: Spec = {"field": "ratio", "type": "quantitative", "scale": LOG, "axis": _ratio_axis()}
-    name = f"min({NAME}, indexof({label} + ' ', ' '))"
-    cut = f"slice({label}, 0, {name}) + '…' + slice({label}, {name} - {SHORT - 1})"
+    word = f"split({label}, ' ')[0]"
+    own = f"(peek(split({word}, '/')) + slice({label}, length({word})))"
+    name = f"min({NAME}, indexof({own} + ' ', ' '))"
+    cut = f"(length({own}) > {SHORT} ? slice({own}, 0, {name}) + '…' + slice({own}, {name} - {SHORT - 1}) : {own})"
     names = vega.names(labelLimit=330, labelExpr=f"{NARROW} && length({label}) > {SHORT} ? {cut} : {label}")
     down: Spec = {"field": "label", "type": "nominal", "sort": None, "scale": {"paddingInner": 0, "paddingOuter": 0}, "axis": names}
     looks = _looks(None)
@@ -70,7 +72,7 @@ def _forest() -> Chart:
         vega.layer("point", {"y": down, "x": across, **looks, "tooltip": tooltip}, f"!({SETTLED})", filled=False, strokeWidth=1.75, **mark),
         vega.layer("text", {"y": down, "text": {"field": "text", "type": "nominal"}}, **aside),
     ]
-    spec = vega.framed(layers, {"step": 19}, padding=2)
+    spec = vega.framed(layers, {"step": 19}, padding={"left": 2, "top": 2, "bottom": 2, "right": 12})
     reading = (
         "Each row is a case: the mark is the change of time, head against base, and the bar its 99 % interval. ▼ slower and ▲ faster: the "
         "bar lies on one side of no change (hollow where it reaches into the grey margin, so that the size is unclear); ● within the "

@@ -7,11 +7,11 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from statistics import median
-from typing import Any, Literal
 
 from steelyard.analyze.compare import Comparison, Mean, base_kinds, mean_ratios
 from steelyard.analyze.history import Change, History
 from steelyard.analyze.matrix import StackTable, wins
+from steelyard.codec.policy import Excuse
 from steelyard.errors import UsageError
 from steelyard.model.case import Case
 from steelyard.model.effects import COMPARABLE, NOT_CONFIRMED, change, speedup
@@ -23,8 +23,8 @@ from steelyard.report.cells import clean, shortened
 from steelyard.report.columns import versus_head
 from steelyard.report.history import commits_text, day
 from steelyard.report.web.over_time import slower_since
+from steelyard.report.web.schema import ReportBanner, Tone
 
-Tone = Literal["good", "bad", "mixed", "none"]
 RIGHT = "ok"
 MOST_WINNERS, MOST_BESIDE = 3, 2
 CHANGED = ("slower", "faster")
@@ -38,12 +38,13 @@ def banner(
     table: StackTable | None,
     series: Mapping[str, History],
     absent: int = 0,
-) -> dict[str, Any]:
+    known: Sequence[Excuse] = (),
+) -> ReportBanner:
     """The verdict in words, with its tone; what was planned and is `absent` never lets a page be green.
 
     What is broken comes first, as a wrong answer outranks any speed, then what changed.
     """
-    slower = slower_since(series)
+    slower = slower_since(series, known)
     beside, since = list(_beside(comparison, labels)), list(_since(slower, labels))
     compared = beside or [*_compared(comparison, labels), *_parts_compared(comparison)]
     asked = comparison is not None and not _inside(comparison) and any(delta.verdict in CHANGED for delta in comparison.comparable)
@@ -53,7 +54,7 @@ def banner(
     told = [*broken, *(told or _statuses(counts)), *_missing(comparison), *_unmade(comparison), *_absent(counts, absent), *fastest]
     said = [f"{line[0].upper()}{line[1:]}" for line in told] or ["Nothing was measured."]
     tone = _tone(counts, comparison, bool(slower))
-    return {"tone": "mixed" if absent and tone == "good" else tone, "text": " ".join(said), "sentences": said}
+    return ReportBanner("mixed" if absent and tone == "good" else tone, " ".join(said), said)
 
 
 def _inside(comparison: Comparison) -> bool:

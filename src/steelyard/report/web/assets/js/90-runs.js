@@ -90,5 +90,5 @@
     return update;
   }
 
-  S.page("runs", "Runs", doc.cases.length ? 70 : 5, { when: () => doc.runs.length > 0, draw });
+  S.page("runs", "Runs", () => (doc.cases.length ? 70 : 5), { when: () => doc.runs.length > 0, draw });
 })();
