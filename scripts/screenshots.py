@@ -1,8 +1,9 @@
-"""Pictures of every page of two reports, light, dark, narrow and on paper, so that people can look at a change before others do.
+"""Pictures of every page of some reports, light, dark, narrow and on paper, so that people can look at a change before others do.
 
-    python scripts/screenshots.py FOLDER [--only grid|nights] [--page NAME]… [--look light|dark|narrow|print]…
+    python scripts/screenshots.py FOLDER [--only REPORT] [--page NAME]… [--look light|dark|narrow|print]…
 
-The reports are of made-up runs: three models by four stacks by two modes, and sixty nights with a planted step and a noisy stretch.
+The reports are of made-up runs: three models by four stacks by two modes, the same against another night, sixty nights with a planted
+step and a noisy stretch, an operator over its sizes, requests of text generation over batches, and number formats of two points.
 """
 
 from __future__ import annotations
@@ -21,12 +22,13 @@ from benchmarks.chromium import Tab, tab
 from tests.browser import reports
 
 LOOKS: dict[str, dict[str, Any]] = {
-    "light": {"width": 1280},
-    "dark": {"width": 1280, "dark": True},
-    "narrow": {"width": 360},
+    "light": {"width": 1400},
+    "dark": {"width": 1400, "dark": True},
+    "narrow": {"width": 390},
     "print": {"width": 794, "media": "print"},
 }
-MADE: dict[str, Callable[[Path], Path]] = {"grid": reports.grid, "nights": reports.nights}
+NAMES = ("grid", "nights", "against", "sweep", "requests", "recipes")
+MADE: dict[str, Callable[[Path], Path]] = {name: getattr(reports, name) for name in NAMES}
 TALLEST = 12_000
 
 
@@ -55,7 +57,7 @@ def main() -> None:
     """Make the reports, open each page in each look, and keep what is seen."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("folder", type=Path, help="where the PNG files go")
-    parser.add_argument("--only", choices=MADE, help="one of the two reports")
+    parser.add_argument("--only", choices=MADE, help="one of the reports")
     parser.add_argument("--page", action="append", help="only this page (may be repeated)")
     parser.add_argument("--look", action="append", choices=LOOKS, help="only this look (may be repeated)")
     chosen = parser.parse_args()

@@ -87,7 +87,7 @@ def _watched(record: Record, arrays: Arrays, *, throttled: bool) -> Entry:
         "telemetry_power": ("W", "<f8", np.full(40, 612.0).tobytes()),
     }
     seen = {"sm_clock": [float(clock.min()), 1.98e9], "power": [612.0, 612.0], "slowed_by": ["heat"] if throttled else [], "readings": 40}
-    record = replace(record, effective={**record.effective, "telemetry": seen, "noise": "E" if throttled else "A"})
+    record = replace(record, effective={**record.effective, "telemetry": seen, "noise": "D" if throttled else "A"})
     return record, {**arrays, **telemetry}
 
 
@@ -111,7 +111,9 @@ def _pairs(records: list[Record]) -> list[Pair]:
         base = eager[_point(record)]
         if record.status == "ok" and record.case["variant"] == "compile":
             ratio = record.metrics["time"].value / base.metrics["time"].value
-            found.append(Pair(Arm(base.id), Arm(record.id), ratio, ratio * 0.995, ratio * 1.005, 0.99, 8, 64, 1, (16, 16), p=1e-6))
+            centres = list(np.log(ratio) + np.random.default_rng(len(found)).normal(0, 0.004, 8))
+            ends = (ratio * 0.995, ratio * 1.005)
+            found.append(Pair(Arm(base.id), Arm(record.id), ratio, *ends, 0.99, 8, 64, 1, (16, 16), centres=centres, p=1e-6))
     return found
 
 

@@ -15,6 +15,7 @@ from steelyard.store.runs import Run, Store
 from tests.browser import made
 from tests.report.generated import generated
 from tests.report.nights import simulate
+from tests.report.one_run import one_run
 
 
 def write(store: Store, *refs: str, title: str = "", history: bool = True) -> Path:
@@ -90,6 +91,11 @@ def from_the_future(folder: Path) -> Path:
 def recipes(folder: Path) -> Path:
     """Number formats of two points, with what is unclear, wrong and not applied."""
     return of(folder, made.recipes)
+
+
+def one(folder: Path) -> Path:
+    """Every kind of verdict once."""
+    return of(folder, one_run)
 
 
 def mixed_machines(folder: Path) -> Path:

@@ -8,7 +8,7 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 import pytest
 from benchmarks.chromium import PATIENCE, Tab
@@ -18,6 +18,7 @@ from selenium.webdriver.support.wait import WebDriverWait
 
 from steelyard.cli.main import main
 from steelyard.model import effects
+from steelyard.model.pair import judge
 from steelyard.report.charts import generation
 from steelyard.report.charts.accuracy import accuracy_rows
 from tests.browser import made
@@ -194,6 +195,43 @@ def test_what_a_page_computes_itself_reads_as_the_terminal_writes_it(page: Tab, 
         assert page.run(ask, cases, name) == [effects.change(*item, metric=name) for item in cases]
     shown = page.run("return arguments[0].map((item) => Steelyard.fmt.speedup(...item))", cases)
     assert shown == [effects.speedup(*item) for item in cases]
+    whole = [item for item in cases if None not in item]
+    ours = [judge(low, high, 0.02) for _, low, high in whole]
+    assert page.run("return arguments[0].map((item) => Steelyard.fmt.judged(...item))", whole) == ours
+    told = [effects.effect(*item, verdict, margin=0.02) for item, verdict in zip(whole, ours, strict=True)]
+    assert page.run("return arguments[0].map((item) => Steelyard.fmt.effect(...item, Steelyard.fmt.judged(...item)))", whole) == told
+    assert {"same", "unclear", "slower", "faster"} <= set(ours) and any("size unclear" in text for text in told)
+
+
+@pytest.mark.parametrize("name", ["grid", "recipes"])
+def test_every_page_says_what_the_comparison_says(page: Tab, report: Report, name: str) -> None:
+    """The matrix, the overview and the case page repeat the verdict of a pair; none has one of its own."""
+    page.visit(report(name) + "#/matrix")
+    deltas = page.run("return Steelyard.doc.comparison.deltas.filter((item) => item.metric === 'time' && item.ratio)")
+    bases = page.run("return Object.keys(Steelyard.doc.matrix.by_baseline)")
+    seen: dict[str, list[str]] = {}
+    for base in bases:
+        page.visit(report(name) + f"#/matrix?baseline={quote(base)}")
+        cells = "[...document.querySelectorAll('main td[data-verdict]')]"
+        for text, verdict, address in page.run(
+            f"return {cells}.map((cell) => [cell.querySelector('a').innerText, cell.dataset.verdict, cell.querySelector('a').hash])"
+        ):
+            seen.setdefault(unquote(address.removeprefix("#/case/")), []).append(f"{verdict}: {text.partition(' ')[2]}")
+    for delta in deltas:
+        assert f"{delta['verdict']}: {delta['effect']}" in seen[delta["case"]], delta["case"]
+    page.visit(report(name) + page.run("return Steelyard.caseHref(arguments[0])", deltas[0]["case"]))
+    assert deltas[0]["effect"] in page.run("return document.querySelector('main .tiles').innerText")
+
+
+def test_no_page_says_same_where_no_change_was_found(page: Tab, report: Report) -> None:
+    page.visit(report("nights") + "#/history")
+    told = page.run("return document.querySelector('[data-table=series]').innerText")
+    assert "no change found" in told and "same" not in told
+
+
+def test_only_noise_grades_that_there_are_are_named(page: Tab, report: Report) -> None:
+    page.visit(report("grid"))
+    assert "A is quiet, D is noisy" in page.run("return document.querySelector('main').innerText")
 
 
 def test_compiled_code_is_told_beside_its_time(page: Tab, report: Report) -> None:

@@ -206,3 +206,28 @@ def test_a_baseline_is_offered_only_where_there_are_speedups_over_it(page: Tab, 
     page.visit(report("grid") + "#/matrix")
     offered = page.run("return [...document.querySelectorAll('select[name=baseline] option')].map((item) => item.value)")
     assert set(filter(None, offered)) == set(page.run("return Object.keys(Steelyard.doc.matrix.by_baseline)"))
+
+
+def test_the_overview_answers_first(page: Tab, report: Report) -> None:
+    """The sentence, the picture, the table, and only then which run and machine that was."""
+    page.visit(report("grid"))
+    parts = "#banner, [data-chart=compare-forest], table[data-table=cases], [data-run], [data-machine]"
+    told = page.run("return [...document.querySelectorAll(arguments[0])].map((item) => item.id || Object.keys(item.dataset)[0])", parts)
+    assert told == ["banner", "chart", "table", "run", "machine"]
+
+
+@pytest.mark.parametrize("name", ["grid", "against", "recipes"])
+def test_the_verdict_is_on_the_screen_of_a_phone(page: Tab, report: Report, name: str) -> None:
+    page.resize(390)
+    ends = "return [...document.querySelectorAll('td.verdict-cell')].map((cell) => [cell.getBoundingClientRect().right, cell.innerText])"
+    for route in ("#/overview", "#/compare", "#/runs"):
+        page.visit(report(name) + route)
+        found = page.run(ends)
+        assert found and [text for right, text in found if right > 390] == [], route
+
+
+def test_the_first_verdict_of_each_row_of_the_matrix_is_on_the_screen_of_a_phone(page: Tab, report: Report) -> None:
+    page.resize(390)
+    page.visit(report("grid") + "#/matrix")
+    cells = "[...document.querySelectorAll('main tbody tr')].map((row) => row.querySelector('td[data-verdict]'))"
+    assert max(page.run(f"return {cells}.map((cell) => cell.getBoundingClientRect().right)")) <= 390

@@ -195,7 +195,7 @@ def compare_under(policy: Policy, base: RunsSide, head: RunsSide, *, allow_edite
 
 def confirmed(comparison: Comparison, policy: Policy, confirm: Confirm) -> Comparison:
     """Measure again, interleaved, what looks slower and what noise may hide, and believe that; what cannot be measured stays as it was."""
-    counted = [delta for delta in comparison.deltas if not excuse(policy, delta.head, "slower")]
+    counted = [delta for delta in comparison.deltas if not excuse(policy, delta.head, "slower", delta.ratio)]
     slow = list({delta.head: delta for delta in counted if looks_slower(delta)}.values())
     noise = {delta.head: _noise(delta, comparison.figures.get("time", {})) for delta in counted if delta not in slow}
     noisy = [delta for delta in counted if delta not in slow and _open(delta) and noise[delta.head] > delta.margin]
@@ -259,7 +259,7 @@ def judge(comparison: Comparison, base: RunsSide, head: RunsSide, policy: Policy
 
 def suite_under(policy: Policy, comparison: Comparison) -> Suite | None:
     """What the cases say together that nobody excuses, by the margins that hold for them and with what was measured again."""
-    excused = {case for case in {delta.head for delta in comparison.deltas} if excuse(policy, case, "slower")}
+    excused = {delta.head for delta in comparison.deltas if excuse(policy, delta.head, "slower", delta.ratio)}
     deltas = [replace(delta, margin=max(delta.margin, policy.floor or 0.0)) for delta in comparison.deltas]
     suite = retold(comparison.suite, [delta for delta in deltas if delta.head not in excused])
     return narrowed(suite, deltas, excused, policy.alpha)
@@ -276,7 +276,9 @@ def _together(suite: Suite | None, findings: Sequence[Judged], policy: Policy) -
     reason = f"{suite.reason}{f': {suite.do}' if suite.do else ''}"
     made = replace(_finding(kind, suite.delta, reason), case=f"all {suite.cases} cases together", base="")
     left = any(
-        item.metric == "time" and item.kind in ("regression", *OPEN) and not (item.excuse or excuse(policy, item.case, "slower"))
+        item.metric == "time"
+        and item.kind in ("regression", *OPEN)
+        and not (item.excuse or excuse(policy, item.case, "slower", item.ratio))
         for item in findings
     )
     return replace(made, counts=kind == "regression" and left and not excuse(policy, made.case, "slower"))
@@ -346,14 +348,15 @@ def _passes(comparison: Comparison, after: Records, policy: Policy) -> Iterator[
                 yield _finding("new pass", deltas[0], f"{reason}, and is {deltas[0].verdict}")
 
 
-def excuse(policy: Policy, case: str, outcome: str) -> str:
-    """Why the policy does not mind an outcome of a case; empty when it does."""
+def excuse(policy: Policy, case: str, outcome: str, ratio: float | None = None) -> str:
+    """Why the policy does not mind an outcome of a case, changed by a ratio where there is one; empty when it does."""
 
     def words(kind: str, item: Excuse) -> str:
         return f"{kind}: {item.reason}" if item.reason else kind
 
-    named = [("expected", item) for item in policy.expected] + [("allowed", item) for item in policy.allowed]
-    return next((words(kind, item) for kind, item in named if item.fits(case) and item.covers(outcome)), "")
+    kinds = {"expected": policy.expected, "allowed": policy.allowed, "known": policy.known}
+    named = [(kind, item) for kind, items in kinds.items() for item in items]
+    return next((words(kind, item) for kind, item in named if item.fits(case) and item.covers(outcome, ratio)), "")
 
 
 @dataclass(frozen=True)
@@ -369,7 +372,7 @@ class _Scale:
     def weighed(self, finding: Judged) -> Judged:
         if finding.kind not in CODES:
             return finding
-        why = excuse(self.policy, finding.case, self._outcome(finding))
+        why = excuse(self.policy, finding.case, self._outcome(finding), finding.ratio)
         return replace(finding, excuse=why, counts=not why and self._matters(finding))
 
     def _outcome(self, finding: Judged) -> str:

@@ -40,7 +40,12 @@ def newest(runs: Sequence[Run]) -> list[PlacedRecord]:
 
 def quad(figure: Figure | None) -> Quad | None:
     """The numbers of a figure."""
-    return None if figure is None else (figure.value, figure.low, figure.high, figure.n)
+    return None if figure is None else numbers_of(figure)
+
+
+def numbers_of(figure: Figure) -> Quad:
+    """Value, both ends, and how many samples."""
+    return (figure.value, figure.low, figure.high, figure.n)
 
 
 def words(case: Plain) -> dict[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -46,11 +47,13 @@ def command(base: str, head: str | None, **options: Any) -> int:
     """
     from steelyard.analyze import gate, sides
     from steelyard.cli.compare import again, check_trust, warn_of
+    from steelyard.codec.known import load_known
     from steelyard.codec.policy import Policy, load_policy
     from steelyard.report.verdict import verdict_document, verdict_page
 
     policy = load_policy(options["policy"]) if options["policy"] else Policy()
     store = find_store(options["store"])
+    policy = replace(policy, known=load_known(store.root))
     before = sides.find(store, base)
     after = sides.find(store, head) if head else before
     check_trust(options["trust"], options["confirm"])

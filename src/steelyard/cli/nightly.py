@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -137,11 +138,13 @@ def _preview(ready: Plan, archive: Archive, *, as_json: bool) -> int:
 
 
 def _spend(ready: Plan, archive: Archive, options: dict[str, Any]) -> int:
+    from steelyard.codec.known import load_known
     from steelyard.codec.policy import Policy, load_policy
     from steelyard.engine.nightly.assess import Terms
     from steelyard.engine.nightly.night import Extras, spend
 
     policy = load_policy(options["policy"]) if options["policy"] else Policy()
+    policy = replace(policy, known=load_known(archive.store.root))
     terms = Terms(
         policy, strict=options["strict"], allow_edited=options["allow_edited"], confirm=options["confirm"], trusted=options["trust"]
     )

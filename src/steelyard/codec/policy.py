@@ -25,18 +25,24 @@ POLICY_KEYS = frozenset({"floor", "alpha", "missing", "unclear", "unconfirmed", 
 
 @dataclass(frozen=True)
 class Excuse:
-    """Cases, by pattern, whose outcome is known beforehand; `outcome` is empty where any failure is."""
+    """Cases, by pattern, whose outcome is known beforehand; `outcome` is empty where any failure is.
+
+    A change of time by more than `most` is none of those, where that is said.
+    """
 
     pattern: str
     outcome: str = ""
     reason: str = ""
+    most: float | None = None
 
     def fits(self, case: str) -> bool:
         """Whether a case is meant: `*` and `?` stand for others, brackets for themselves, as case ids have them."""
         return fits(self.pattern, case)
 
-    def covers(self, outcome: str) -> bool:
+    def covers(self, outcome: str, ratio: float | None = None) -> bool:
         """Whether this is what was foreseen; `failed` means any way of failing."""
+        if self.most is not None and ratio is not None and ratio > 1 + self.most:
+            return False
         return outcome in BAD if self.outcome in ("", "failed") else outcome == self.outcome
 
 
@@ -45,7 +51,7 @@ class Policy:
     """What the gate lets pass; the defaults are those of `compare`.
 
     `cases` gives cases margins of their own, by pattern; where several fit, the last one written decides. `hud` are rules by ratio
-    and status in place of margins, for the figures that they name.
+    and status in place of margins, for the figures that they name. `known` are changes that the store's own file tells.
     """
 
     margins: Mapping[str, float] = field(default_factory=lambda: {"time": MARGIN})
@@ -59,6 +65,7 @@ class Policy:
     allowed: tuple[Excuse, ...] = ()
     where: str = ""
     hud: HudPolicy | None = None
+    known: tuple[Excuse, ...] = ()
 
     def margins_of(self, case: str) -> dict[str, float]:
         """The margins by metric that hold for a case."""

@@ -8,7 +8,7 @@ from typing import Literal
 
 from steelyard.model import effects
 from steelyard.model.record import SCHEMA, Figure, Series
-from steelyard.model.units import percent, plain
+from steelyard.model.units import duration, percent, plain
 
 Verdict = Literal["slower", "faster", "same", "unclear", "missing", "failed", "incomparable"]
 MARGIN = 0.02
@@ -167,7 +167,7 @@ def weigh(pair: Pair, margin: float | None = None) -> Delta:
     if disturbed:
         verdict, reason = "unclear", f"{lost:.0%} of the blocks of one arm were disturbed"
     elif pair.needed_s and not (verdict == "same" or effects.beyond(pair.low, pair.high, margin)):
-        reason = f"about {pair.needed_s:.2g} s more would settle it"
+        reason = f"about {duration(pair.needed_s)} more would settle it"
     ends = (pair.ratio, pair.low, pair.high)
     return Delta(base, pair.head.id, "time", *ends, margin, verdict, paired=True, reason=reason, p=pair.p, disturbed=disturbed)
 

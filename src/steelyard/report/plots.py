@@ -17,14 +17,14 @@ from typing import Any, Literal
 
 from steelyard.errors import UsageError, unknown
 from steelyard.report.cells import clean, cut, visible
-from steelyard.report.charts import ROWS, Chart, Rows, accuracy, sweep
+from steelyard.report.charts import ROWS, Chart, Rows, accuracy, compare, sweep
 from steelyard.report.charts.theme import theme as page_theme
 from steelyard.report.wrap import wrap_text
 
 Document = Mapping[str, Any]
 Form = Literal["png", "svg"]
 
-PAGES = ("compare", "matrix", "sweep", "history", "roofline", "generation", "case", "accuracy", "replay")
+PAGES = ("compare", "matrix", "sweep", "history", "roofline", "generation", "case", "arms", "accuracy", "replay")
 """In this order a chart is chosen where none is named."""
 VEGA_LITE = "5.21"
 WIDTH = 760
@@ -63,6 +63,8 @@ def _left_out(chart: Chart, document: dict[str, Any], rows: Rows) -> str:
     """What a picture does not show, where it may leave something out."""
     if chart.name.startswith("sweep-"):
         return sweep.left_out(document, rows)
+    if chart.name == "compare-scatter":
+        return compare.left_out(document, rows)
     return accuracy.left_out(document, rows) if chart.name == "compare-accuracy" else ""
 
 

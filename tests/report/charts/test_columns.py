@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from steelyard.report.charts import Chart, accuracy, case, compare, generation, history, matrix, roofline, sweep
+from steelyard.report.charts import Chart, accuracy, arms, case, compare, generation, history, matrix, roofline, sweep
 
-CHARTS = [chart for page in (accuracy, case, compare, generation, history, matrix, roofline, sweep) for chart in page.CHARTS]
+CHARTS = [chart for page in (accuracy, arms, case, compare, generation, history, matrix, roofline, sweep) for chart in page.CHARTS]
 _NAMED = (re.compile(r"\bdatum\.(\w+)"), re.compile(r"data\('rows'\)\[0\]\.(\w+)"))
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from steelyard.report.charts.compare import CHARTS, FOREST_PLOT, compare_forest_rows, compare_scatter_rows
+from steelyard.report.charts.compare import CHARTS, FOREST_PLOT, compare_forest_rows, compare_scatter_rows, left_out
 from tests.report.charts.drawn import drawn
 
 EVIL = "op/x[n=1]@torch/<script>alert(1)</script>:eval"
@@ -37,6 +37,15 @@ def test_rows_come_by_effect_in_either_direction_and_without_those_that_have_no_
     assert (rows[1]["margin_low"], rows[1]["margin_high"]) == (pytest.approx(1 / 1.02), 1.02)
 
 
+def test_the_caption_says_what_the_marks_do() -> None:
+    """A bar that reaches into the margin has a direction and no settled size: its mark is hollow, and the caption says so."""
+    marks = [layer for layer in FOREST_PLOT.spec["layer"] if layer["mark"]["type"] == "point"]
+    assert [layer["mark"]["filled"] for layer in marks] == [True, False]
+    assert "hollow" in FOREST_PLOT.reading and "anything else" not in FOREST_PLOT.reading
+    made = document(delta("clear", 1.2), delta("open", 1.025))
+    assert all(row["low"] > 1 for row in compare_forest_rows(made)) and compare_forest_rows(made)[1]["low"] < 1.02
+
+
 def test_labels_are_short_unless_two_would_read_the_same() -> None:
     made = document(delta("a", 1.1), delta("b", 1.2), delta("c", 1.3))
     assert {row["case"]: row["label"] for row in compare_forest_rows(made)} == {"a": "a", "b": "n=1", "c": "c"}
@@ -45,7 +54,17 @@ def test_labels_are_short_unless_two_would_read_the_same() -> None:
 def test_a_value_that_a_logarithmic_axis_cannot_hold_is_no_dot() -> None:
     bad = delta("zero", 1.5)
     bad["before"] = [0.0, None, None, None]
-    assert [row["case"] for row in compare_scatter_rows(document(bad, delta("fine", 1.1)))] == ["fine"]
+    made = document(bad, delta("fine", 1.1), delta("failed", None, verdict="failed"))
+    assert [row["case"] for row in compare_scatter_rows(made)] == ["fine"]
+    assert left_out(made, compare_scatter_rows(made)) == "not drawn: 1 without a ratio, 1 without a time on both sides"
+    assert left_out(document(delta("fine", 1.1)), compare_scatter_rows(document(delta("fine", 1.1)))) == ""
+
+
+def test_a_case_whose_times_alone_belie_its_pairs_stands_where_the_pairs_put_it() -> None:
+    odd = delta("odd", 1.1) | {"paired": True}
+    odd["after"] = [3e-5, None, None, None]
+    (row,) = compare_scatter_rows(document(odd))
+    assert row["after"] == pytest.approx(row["before"] * 1.1)
 
 
 def test_a_report_without_comparison_has_no_rows() -> None:

@@ -87,3 +87,17 @@ def test_a_line_that_lacks_a_value_keeps_its_columns() -> None:
     del made["sweep"][0]["lines"][1]["points"][0]
     rows = charts.sweep_heat_rows(made)
     assert {(row["column"], row["column_order"]) for row in rows} == {("64", 0), ("128", 1), ("1024", 2)}
+
+
+def test_speedups_are_lines_over_the_parameter_beside_the_baseline_and_without_wrong_answers() -> None:
+    made = document()
+    (chart,) = [chart for chart in charts.OVER if chart.rows(made)]
+    rows = chart.rows(made)
+    assert chart.name == "sweep-speedup-log" and [(row["line"], row["x"]) for row in rows if row["line"] != row["over"]] == [
+        ("torch/fused", 64),
+        ("torch/fused", 128),
+    ]
+    assert {row["speedup"] for row in rows if row["line"] == row["over"]} == {1.0}, "each variant keeps the colour it has among the times"
+    assert all(tuple(sorted(row)) == tuple(sorted(chart.columns)) for row in rows)
+    assert "times as fast as torch/eager" in drawn(chart, rows)
+    assert charts.OVER[0].rows(document(("f32", "bf16"), "name")) == []

@@ -7,6 +7,11 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
+
+from steelyard.report.web.plain import plain
+from steelyard.report.web.schema import ReportDocument
+
 NUMBER = (int, float)
 TEXT, WHOLE, YES, ANY = str, int, bool, object
 
@@ -33,60 +38,11 @@ class Choice:
 
 
 REAL = Maybe(NUMBER)
-QUAD = (REAL, REAL, REAL, Maybe(WHOLE))
-STATUS = Choice("ok", "wrong", "failed", "oom", "timeout", "crashed", "unsupported", "not_applied", "not_applicable", "skipped")
 SCALAR = (str, int, float, bool, type(None))
 
-SAMPLES = {
-    "unit": TEXT, "count": WHOLE, "index": Maybe([WHOLE]), "time": [REAL], "discarded": Maybe([WHOLE]), "kept": YES,
-    "clock": Maybe({"unit": TEXT, "index": [WHOLE], "values": [REAL]}), "throttled": Maybe([WHOLE]),
-}  # fmt: skip
-CASE = {
-    "id": TEXT, "label": TEXT, "run": WHOLE, "number": WHOLE, "status": STATUS, "reason": TEXT, "workload": TEXT, "params": Table(SCALAR),
-    "backend": TEXT, "variant": TEXT, "mode": TEXT, "device": TEXT, "threads": Maybe(WHOLE), "ranks": WHOLE, "env": TEXT,
-    "flags": Table(SCALAR), "metrics": Table(QUAD), "noise": TEXT, "other_load": REAL,
-    "verification": Maybe(
-        {
-            "status": TEXT, "against": TEXT, "message": TEXT, "max_abs": REAL, "max_rel": REAL, "rtol": REAL, "atol": REAL,
-            "identical": YES, "checks": [TEXT], "code": TEXT, "figures": Table(REAL),
-        }
-    ),
-    "check": TEXT,
-    "environment": WHOLE, "differs": Maybe([TEXT]), "effective": Table(SCALAR), "samples": Maybe(SAMPLES),
-    "attachments": [{"kind": TEXT, "path": TEXT, "sha256": TEXT}], "repeat": TEXT,
-    "roof": Maybe(
-        {
-            "intensity": REAL, "achieved": REAL, "bandwidth": REAL, "bound": Choice("compute", "memory", "launch"), "share": REAL,
-            "peak_compute": REAL, "peak_bandwidth": REAL, "dtype": TEXT,
-        }
-    ),
-    "traceback?": [TEXT], "kernels?": [ANY], "machine_meanwhile?": Table(TEXT),
-}  # fmt: skip
-COMPARISON = {
-    "base": TEXT, "head": TEXT, "paired": YES, "notes": [TEXT], "means": Table((REAL, WHOLE, REAL, REAL)),
-    "deltas": [
-        {
-            "case": TEXT, "base": TEXT, "metric": TEXT, "ratio": REAL, "low": REAL, "high": REAL, "margin": REAL, "paired": YES,
-            "verdict": Choice("slower", "faster", "same", "unclear", "missing", "failed", "incomparable"), "reason": TEXT, "p": REAL,
-            "effect": TEXT, "before": Maybe(QUAD), "after": Maybe(QUAD),
-        }
-    ],
-    "new": [TEXT], "missing": [TEXT], "bad": [{"case": TEXT, "status": STATUS, "reason": TEXT, "side": Choice("base", "head")}],
-}  # fmt: skip
-MEAN = Maybe({"mean": NUMBER, "n": WHOLE, "low": REAL, "high": REAL})
-MATRIX = {
-    "baseline": TEXT, "columns": [TEXT], "rows": [{"name": TEXT, "workload": TEXT, "params": TEXT, "mode": TEXT}],
-    "cells": [[Maybe({"case": TEXT, "status": STATUS, "time": Maybe(QUAD)})]],
-    "by_baseline": Table({"speedups": [[Maybe((NUMBER, REAL, REAL, WHOLE))]], "means": [MEAN], "each": [MEAN]}),
-    "pass_rates": [{"ok": WHOLE, "wrong": WHOLE, "failed": WHOLE, "unsupported": WHOLE, "total": WHOLE}],
-}  # fmt: skip
-SWEEP = {
-    "workload": TEXT, "axis": TEXT, "kind": Choice("number", "name"), "metrics": [TEXT], "fixed": TEXT, "mode": TEXT,
-    "lines": [{"name": TEXT, "points": [{"x": (int, float, str), "case": TEXT, "ok": YES}]}], "baseline": Maybe(TEXT),
-}  # fmt: skip
 CHANGE = {
     "index": WHOLE, "run": TEXT, "created": TEXT, "before": REAL, "after": REAL, "ratio": REAL, "low": REAL, "high": REAL, "p": REAL,
-    "last": TEXT, "first": TEXT, "dirty": YES, "others": [TEXT],
+    "last": TEXT, "first": TEXT, "dirty": YES, "others": [TEXT], "known": TEXT,
 }  # fmt: skip
 POINT = (TEXT, WHOLE, TEXT, NUMBER, REAL, REAL, TEXT, YES, Maybe(TEXT))
 TREND = {"run": TEXT, "created": TEXT, "column": TEXT, "mean": NUMBER, "n": WHOLE, **{f"q{part}": NUMBER for part in (10, 25, 50, 75, 90)}}
@@ -103,20 +59,7 @@ REQUESTS = {
     "case": TEXT, "line": TEXT, "n": Table(WHOLE), "ttft": [NUMBER], "itl": [NUMBER], "tokens?": [[NUMBER]], "end?": REAL,
 }  # fmt: skip
 GENERATION = {"points": [{"name": TEXT, "workload": TEXT, "cases": [REQUESTS]}], "roofline": [Table(SCALAR)]}
-DOCUMENT = {
-    "format": Choice("steelyard-report/1"), "title": TEXT, "made": TEXT, "version": TEXT,
-    "banner": {"tone": Choice("good", "bad", "mixed", "none"), "text": TEXT, "sentences": [TEXT]}, "warnings": [TEXT],
-    "machines": [{"key": TEXT, "name": TEXT, "facts": [(TEXT, TEXT)]}],
-    "runs": [
-        {
-            "id": TEXT, "created": TEXT, "commit": TEXT, "dirty": YES, "experiment": TEXT, "machine": WHOLE, "command": TEXT,
-            "version": TEXT, "sealed": YES, "counts": Table(WHOLE), "missing": [TEXT], "warnings": [TEXT], "environment": Table(TEXT),
-            "conditions": [TEXT], "load": REAL, "monitor": TEXT,
-        }
-    ],
-    "metrics": Table({"unit": TEXT, "better": Choice("lower", "higher", "none"), "label": TEXT}), "environments": [Table(TEXT)],
-    "common": [TEXT],
-    "cases": [CASE], "comparison": Maybe(COMPARISON), "matrix": Maybe(MATRIX), "sweep": Maybe([SWEEP]),
+UNTYPED = {
     "roofline": Maybe(
         {
             "roofs": [
@@ -131,13 +74,20 @@ DOCUMENT = {
     "generation": Maybe(GENERATION),
     "history": Maybe(HISTORY), "charts": Table({"title": TEXT, "reading": TEXT, "spec": Table(ANY), "columns": [TEXT]}),
 }  # fmt: skip
+"""The parts that are tables of their own pages; all others are held to the dataclasses."""
 
 
 def check(document: Mapping[str, Any]) -> None:
     """Raise where a document is not what the page expects, or not JSON."""
     again = json.loads(json.dumps(document, allow_nan=False))
     assert again == document, "a document is JSON as it is"
-    mistakes = list(_mistakes(document, DOCUMENT, "document"))
+    typed = {name: value for name, value in document.items() if name != "charts"}
+    try:
+        read = msgspec.convert(typed, ReportDocument)
+    except msgspec.ValidationError as error:
+        raise AssertionError(str(error)) from None
+    assert plain(read) == typed, "nothing that the dataclasses do not know, and nothing less"
+    mistakes = [mistake for name, shape in UNTYPED.items() for mistake in _mistakes(document[name], shape, name)]
     assert not mistakes, "\n".join(mistakes[:10])
     for case in document["cases"]:
         assert 0 <= case["run"] < len(document["runs"]) and 0 <= case["environment"] < len(document["environments"])

@@ -66,7 +66,8 @@ def test_a_real_run_of_the_fake_backend_is_whole(tmp_path: Path) -> None:
     assert [item["label"] for item in found["cases"]] == ["noise=0.0 eager", "noise=0.0 half", "noise=0.01 eager", "noise=0.01 half"]
     assert all(item["samples"]["time"] and item["verification"]["status"] == "passed" for item in found["cases"])
     assert found["banner"]["tone"] == "good" and "On fake/work noise=0.0, half against eager: 2.0" in found["banner"]["text"]
-    assert found["banner"]["sentences"] == [found["banner"]["text"]] and found["title"].startswith("fake/work · run ")
+    assert found["banner"]["sentences"] == [found["banner"]["text"]]
+    assert found["title"].startswith("fake/work") and "run" not in found["title"]
     speedups = found["matrix"]["by_baseline"]["fake/eager"]["speedups"]
     assert [row[1][3] for row in speedups] == [1, 1] and speedups[0][1][0] == pytest.approx(2, rel=0.01)
     assert found["comparison"]["paired"] and found["sweep"][0]["axis"] == "noise" and found["warnings"] == []
@@ -117,7 +118,7 @@ def test_a_comparison_with_a_base_lists_what_changed_and_what_could_not_be_compa
     assert (
         found["banner"]["tone"] == "bad" and "1 of 2 comparable cases looks slower than old (op/a 2.0x slower [" in found["banner"]["text"]
     )
-    assert "2 cases of the base are missing" in found["banner"]["text"] and "over 2" in found["banner"]["text"]
+    assert "2 cases of the base are missing" in found["banner"]["text"] and "geometric mean of 2" in found["banner"]["text"]
     assert "not confirmed" in found["banner"]["text"] and "1 wrong" in found["banner"]["text"]
 
 
@@ -355,3 +356,10 @@ def test_a_page_of_a_file_that_lost_records_never_says_that_all_is_ok(store: Sto
         assert found["banner"]["tone"] == "bad" and f"{lost} lost" in found["banner"]["text"]
         assert "are ok" not in found["banner"]["text"] and "is ok" not in found["banner"]["text"]
         assert any(f"{lost} of 2 records" in line for line in found["warnings"])
+
+
+def test_equal_workloads_stand_together_whatever_their_backend() -> None:
+    ids = [f"op/{name}[n={size}]@{backend}/eager:eval" for backend in ("numpy", "torch") for name in "ab" for size in (1, 2)]
+    found = made(run(dict.fromkeys(ids, 1.0)))
+    assert [item["id"].partition("@")[0] for item in found["cases"]] == [f"op/{name}[n={size}]" for name in "ab" for size in (1, 1, 2, 2)]
+    assert found["title"].startswith("op/a, op/b · ")

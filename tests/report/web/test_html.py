@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import gzip
 import hashlib
 import json
 import re
@@ -54,8 +55,13 @@ class Page(HTMLParser):
         return {rule.split()[0]: rule.split()[1:] for rule in str(content).split(";")}
 
     @property
+    def held(self) -> str:
+        return next(text for attrs, text in self.all("script") if attrs.get("id") == "steelyard-data")
+
+    @property
     def data(self) -> Any:
-        return json.loads(next(text for attrs, text in self.all("script") if attrs.get("id") == "steelyard-data"))
+        (kind,) = [attrs["type"] for attrs, _ in self.all("script") if attrs.get("id") == "steelyard-data"]
+        return json.loads(self.held if kind == html.JSON else gzip.decompress(base64.b64decode(self.held)))
 
 
 def hash_of(text: str) -> str:

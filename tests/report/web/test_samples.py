@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from steelyard.model.record import Figure, Record
 from steelyard.report.web.samples import FEWEST, Sidecar, level, sample_entry, thin
+from steelyard.report.web.schema import ClockSeries
 from steelyard.store.runs import Header, Store
 from tests.analyze.saved import case, record
 
@@ -51,22 +52,22 @@ def saved(folder: Path, arrays: dict[str, Any], **more: Any) -> tuple[Record, Si
 def test_a_sample_is_the_net_time_of_a_call(tmp_path: Path) -> None:
     more = {"effective": {"calls_per_block": 4}, "metrics": {"overhead": Figure(0.5, "s")}}
     made = sample_entry(*saved(tmp_path, {"block_time": [8.0, 16.0], "preempted": [0, 1]}, **more), 100)
-    assert made and (made["time"], made["index"], made["count"], made["discarded"]) == ([1.5, 3.5], None, 2, [0, 1])
-    assert (made["clock"], made["throttled"], made["kept"], made["unit"]) == (None, None, False, "s")
+    assert made and (made.time, made.index, made.count, made.discarded) == ([1.5, 3.5], None, 2, [0, 1])
+    assert (made.clock, made.throttled, made.kept, made.unit) == (None, None, False, "s")
 
 
 def test_what_is_thinned_says_where_each_value_stood(tmp_path: Path) -> None:
     blocks = np.ones(1000)
     blocks[400] = 9.0
     made = sample_entry(*saved(tmp_path, {"block_time": blocks, "preempted": blocks > 1}), 20)
-    assert made and made["count"] == 1000 and len(made["index"]) <= 20
-    assert made["time"][made["index"].index(400)] == 9.0 and made["discarded"][made["index"].index(400)] == 1
+    assert made and made.index and made.discarded and made.count == 1000 and len(made.index) <= 20
+    assert made.time[made.index.index(400)] == 9.0 and made.discarded[made.index.index(400)] == 1
 
 
 def test_the_clock_lies_where_the_blocks_were_when_it_was_read(tmp_path: Path) -> None:
     arrays = {"block_time": [1.0] * 10, "telemetry_time": [0.0, 1.0, 2.0, 7.0, 12.0], "telemetry_sm_clock": [9e8, 1e9, 2e9, 2e9, 1e9]}
     made = sample_entry(*saved(tmp_path, arrays, effective={"warmup_time": 2.0}), 100)
-    assert made and made["clock"] == {"unit": "Hz", "index": [0, 4, 9], "values": [2e9, 2e9, 1e9]}
+    assert made and made.clock == ClockSeries("Hz", [0, 4, 9], [2e9, 2e9, 1e9])
 
 
 def test_nothing_is_shown_where_nothing_may_be_or_was_kept(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from steelyard.analyze.history import History, histories
 from steelyard.analyze.noise import Past
 from steelyard.analyze.past import learn
 from steelyard.analyze.provenance import commit_of
-from steelyard.codec.policy import Policy
+from steelyard.codec.policy import Excuse, Policy
 from steelyard.engine import conduct
 from steelyard.engine.confirm import Again, confirm
 from steelyard.engine.consent import Consent
@@ -57,6 +57,7 @@ class Assessment:
     before: Before = field(default_factory=Before)
     withheld: list[Withheld] = field(default_factory=list)
     drift: list[Drift] = field(default_factory=list)
+    known: tuple[Excuse, ...] = ()
 
     @property
     def faster(self) -> list[str]:
@@ -83,7 +84,8 @@ def assess(run: Run, before: Before, terms: Terms, store: Store, *, mistaken: bo
     past = learn({case: [(point.run, point.time) for point in item.points if point.run != run.id] for case, item in series.items()})
     consent = Consent(store, terms.trusted)
     found = _against(run, before, terms, consent, mistaken, tell, series, past) or _alone(run, terms.policy, mistaken)
-    return replace(found, before=before, series=series, since=appeared(series, run.id, terms.policy))
+    since = appeared(series, run.id, terms.policy)
+    return replace(found, before=before, series=series, since=since, known=terms.policy.known)
 
 
 def _alone(run: Run, policy: Policy, mistaken: bool) -> Assessment:

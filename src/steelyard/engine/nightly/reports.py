@@ -76,7 +76,7 @@ def night_document(found: Assessment) -> Document:
     """The page's data: the night's run, the comparison as it was judged, and every series up to this night."""
     header = found.run.header
     title = f"Night of {header.created[:10]}: {header.experiment}{f', {found.commits}' if found.commits else ''}"
-    made = document([found.run], base=found.base, series=found.series, comparison=found.comparison, title=title)
+    made = document([found.run], base=found.base, series=found.series, comparison=found.comparison, title=title, known=found.known)
     tone = "none" if found.base is None and found.exit_code == PASS else TONES.get(found.exit_code, "mixed")
     words, besides = verdict_words(found), made["banner"]
     made["banner"] = {"tone": tone, "text": f"{words} {besides['text']}", "sentences": [words, *besides["sentences"]]}

@@ -17,7 +17,10 @@ Rows = list[dict[str, Any]]
 @dataclass(frozen=True)
 class Chart:
     """One way of drawing: what it shows, one sentence on how to read it, the spec, the columns its rows have, and how a document
-    gives them."""
+    gives them.
+
+    With `build` the rows of all cases are made once, when the document is, and kept in it; the page and a picture filter those.
+    """
 
     name: str
     title: str
@@ -25,3 +28,16 @@ class Chart:
     spec: dict[str, Any]
     columns: tuple[str, ...]
     rows: Callable[..., Rows]
+    build: Callable[[dict[str, Any]], Rows] | None = None
+
+
+def columns_of(names: tuple[str, ...], rows: Rows) -> dict[str, list[Any]]:
+    """Rows as a table of columns, as a document keeps them."""
+    return {name: [row[name] for row in rows] for name in names}
+
+
+def kept_rows(name: str, document: dict[str, Any], case: str | None = None) -> Rows:
+    """The rows that a document keeps for a chart, of one case: the one that is named, or the first."""
+    table = document.get("rows", {}).get(name) or {}
+    chosen = case if case is not None else next(iter(table.get("case", ())), None)
+    return [dict(zip(table, values, strict=True)) for values in zip(*table.values(), strict=True) if values[0] == chosen]

@@ -8,7 +8,7 @@ from typing import Any
 
 from steelyard.model.units import with_error
 from steelyard.report.charts import Chart, Rows, vega
-from steelyard.report.charts.vega import BLUE, GREY, LEGEND, TIMES, VERMILION, Spec
+from steelyard.report.charts.vega import BLUE, GREY, LEGEND, VERMILION, Spec
 
 FOREST = ("case", "label", "ratio", "low", "high", "margin_low", "margin_high", "verdict", "text", "before", "after")
 """`ratio` is head over base with its interval; between the margins a change is too small to matter; `text` is the change as people
@@ -21,8 +21,11 @@ ABOVE = (1.005, 1.01, 1.02, 1.05, 1.1, 1.2, 1.5, 2, 3, 5, 10, 20, 50, 100, 1000)
 BELOW = (0.001, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995)
 ROUND = [*BELOW, 1, *ABOVE]
 CROWD = 0.06
+AXIS: Spec = {"title": "time of head against base, log scale", "titleFontSize": {"expr": "windowSize()[0] < 700 ? 0 : 11.5"}}
+SETTLED = "indexof(['same', 'unclear'], datum.verdict) >= 0 || datum.low > datum.margin_high || datum.high < datum.margin_low"
+"""Whether the interval decides the size, too; otherwise only the direction is certain."""
 LOG: Spec = {"type": "log", "nice": False, "padding": 12}
-NARROW, SHORT = "windowSize()[0] < 700", 25
+NARROW, SHORT, NAME = "windowSize()[0] < 700", 26, 17
 
 
 def _looks(legend: Spec | None) -> Spec:
@@ -36,16 +39,23 @@ def _looks(legend: Spec | None) -> Spec:
 def _ratio_axis() -> Spec:
     """Round ratios to both sides of one; those that would crowd it on a wide axis have no label."""
     far = f"abs(log(datum.value)) > ({NARROW} ? {4 * CROWD} : {CROWD}) * log(domain('x')[1] / domain('x')[0])"
-    text = f"datum.value === 1 || {far} ? format(datum.value, '.4~r') + '{TIMES}' : ''"
-    looks = {"orient": "top", "grid": False, "labelOverlap": "greedy", "title": "head ÷ base, log scale"}
+    size = "datum.value >= 1.5 ? format(datum.value, '.4~r') + 'x' : datum.value > 1 ? format(100 * datum.value - 100, '.3~r') + ' %' : "
+    size += "datum.value > 0.66 ? format(100 - 100 * datum.value, '.3~r') + ' %' : format(1 / datum.value, '.2~r') + 'x'"
+    word = "(datum.value > 1 ? ' slower' : ' faster')"
+    text = f"datum.value === 1 ? 'no change' : {far} ? ({size}) + {word} : ''"
+    looks = {"orient": "top", "grid": False, "labelOverlap": "greedy", "labelSeparation": 8, **AXIS}
     return {**looks, "values": ROUND, "tickCount": len(ROUND), "labelExpr": text}
 
 
 def _forest() -> Chart:
-    """Every ratio on an axis of its own row; on a narrow screen cases are told apart by how they end, not by how they begin."""
+    """Every ratio on an axis of its own row; on a narrow screen a label keeps the operator's own name and the variant at its end."""
     label = "datum.label"
     across: Spec = {"field": "ratio", "type": "quantitative", "scale": LOG, "axis": _ratio_axis()}
-    names = vega.names(labelLimit=330, labelExpr=f"{NARROW} && length({label}) > {SHORT} ? '…' + slice({label}, -{SHORT - 1}) : {label}")
+    word = f"split({label}, ' ')[0]"
+    own = f"(peek(split({word}, '/')) + slice({label}, length({word})))"
+    name = f"min({NAME}, indexof({own} + ' ', ' '))"
+    cut = f"(length({own}) > {SHORT} ? slice({own}, 0, {name}) + '…' + slice({own}, {name} - {SHORT - 1}) : {own})"
+    names = vega.names(labelLimit=330, labelExpr=f"{NARROW} && length({label}) > {SHORT} ? {cut} : {label}")
     down: Spec = {"field": "label", "type": "nominal", "sort": None, "scale": {"paddingInner": 0, "paddingOuter": 0}, "axis": names}
     looks = _looks(None)
     tooltip = vega.told(("label", "case"), ("text", "change"), ("verdict", "verdict"), ("before", "base"), ("after", "head"))
@@ -53,17 +63,20 @@ def _forest() -> Chart:
     ends: Spec = {"y": down, "x": {**across, "field": "low"}, "x2": {"field": "high"}, "color": looks["color"]}
     even = {"data": {"values": [{}]}, "mark": {"type": "rule", "tooltip": None}, "encoding": {"x": {"datum": 1, "type": "quantitative"}}}
     aside: Spec = {"x": {"expr": "width"}, "dx": 8, "align": "left", "fontSize": {"expr": f"{NARROW} ? 0 : 11"}}
+    mark: Spec = {"opacity": 1, "size": 54, "cursor": "pointer"}
     layers = [
         vega.layer("bar", band, color=GREY, opacity=0.16, height={"band": 1}),
         even,
         vega.layer("rule", ends, "isValid(datum.low) && isValid(datum.high)", strokeWidth=3, opacity=0.5),
-        vega.layer("point", {"y": down, "x": across, **looks, "tooltip": tooltip}, filled=True, opacity=1, size=54, cursor="pointer"),
+        vega.layer("point", {"y": down, "x": across, **looks, "tooltip": tooltip}, SETTLED, filled=True, **mark),
+        vega.layer("point", {"y": down, "x": across, **looks, "tooltip": tooltip}, f"!({SETTLED})", filled=False, strokeWidth=1.75, **mark),
         vega.layer("text", {"y": down, "text": {"field": "text", "type": "nominal"}}, **aside),
     ]
-    spec = vega.framed(layers, {"step": 19}, padding=2)
+    spec = vega.framed(layers, {"step": 19}, padding={"left": 2, "top": 2, "bottom": 2, "right": 12})
     reading = (
-        "Each row is a case: the mark is head ÷ base and the bar its interval; a bar wholly beside the grey band is a change that matters "
-        "(▼ slower, ▲ faster), one wholly inside it is the same (●), anything else is unclear (◆)."
+        "Each row is a case: the mark is the change of time, head against base, and the bar its 99 % interval. ▼ slower and ▲ faster: the "
+        "bar lies on one side of no change (hollow where it reaches into the grey margin, so that the size is unclear); ● within the "
+        "margin: the bar lies inside it; ◆ unclear: the bar holds no change and more than the margin."
     )
     return Chart("compare-forest", "Change of each case, largest first", reading, spec, FOREST, compare_forest_rows)
 
@@ -102,16 +115,28 @@ def compare_forest_rows(document: dict[str, Any], most: int = MOST_DRAWN) -> Row
 
 
 def compare_scatter_rows(document: dict[str, Any], most: int = MOST_DOTS) -> Rows:
-    """Every case that has a value above zero on both sides, unless those of its cases timed alone belie the change of their pairs."""
-    both = [delta for delta in _largest(document) if _positive(delta["before"]) and _positive(delta["after"]) and not _belied(delta)]
+    """Every case that has values above zero; where those, timed alone, belie their pairs, head stands where the pairs put it."""
+    both = [delta for delta in _largest(document) if _positive(delta["before"]) and _positive(delta["after"])]
     unit = document["metrics"].get("time", {}).get("unit", "s")
     return [
         {
-            **_common(delta, label), "before": delta["before"][0], "after": delta["after"][0], "unit": unit,
+            **_common(delta, label), "before": delta["before"][0], "unit": unit,
+            "after": delta["before"][0] * delta["ratio"] if _belied(delta) else delta["after"][0],
             "before_text": _side(document, delta, "before"), "after_text": _side(document, delta, "after"),
         }
         for delta, label in _labelled(document, both[:most])
     ]  # fmt: skip
+
+
+def left_out(document: dict[str, Any], rows: Rows) -> str:
+    """How many compared cases a picture does not show, and why; nothing where it shows all."""
+    deltas = [delta for delta in (document["comparison"] or {"deltas": []})["deltas"] if delta["metric"] == "time"]
+    known = _largest(document)
+    sound = sum(_positive(delta["before"]) and _positive(delta["after"]) for delta in known)
+    counts = {"without a ratio": len(deltas) - len(known), "without a time on both sides": len(known) - sound,
+              "with the smallest effects": sound - len(rows)}  # fmt: skip
+    told = ", ".join(f"{count} {why}" for why, count in counts.items() if count > 0)
+    return f"not drawn: {told}" if told else ""
 
 
 def _common(delta: dict[str, Any], label: str) -> dict[str, Any]:

@@ -57,7 +57,9 @@ def _series() -> Chart:
         "y": 2,
         "baseline": "top",
     }
-    size = {"expr": f"width < {ROOM} ? split(datum.label, ', ')[0] : datum.label"}
+    ends_at = "indexof(datum.label, ']') + 1"
+    short = f"({ends_at} ? slice(datum.label, 0, {ends_at}) : split(datum.label, ', ')[0])"
+    size = {"expr": f"width < {ROOM} ? {short} : datum.label"}
     below: Spec = {"x": here, "align": "left", "dx": 4, "y": {"expr": "height - 3"}, "baseline": "bottom"}
     point = "datum.kind === 'point'"
     layers = [
@@ -117,7 +119,7 @@ def _means() -> Chart:
         vega.even(),
         vega.layer("line", steady, strokeWidth=1.75, **GAPS),
         vega.layer("point", {"x": across, "y": up, "color": name, "shape": name, "tooltip": tooltip}, size=30, **fading, **DOT),
-        *_over("geometric mean of speedups"),
+        *_over("geometric mean"),
     ]
     whole = {"calculate": "datum.partial ? null : datum.mean", "as": "steady"}
     spec = vega.framed(layers, 240, transform=[vega.moment("created", "when"), whole])

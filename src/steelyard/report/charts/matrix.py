@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from steelyard.model import effects
+from steelyard.model.pair import MARGIN, judge
 from steelyard.model.record import BAD
 from steelyard.model.units import with_error
 from steelyard.report.charts import Chart, Rows, vega
@@ -97,20 +98,38 @@ def matrix_heat_rows(document: dict[str, Any], most: int = MOST_ROWS) -> Rows:
     if not matrix:
         return []
     speedups = matrix["by_baseline"][matrix["baseline"]]["speedups"]
-    found = []
+    found, said, base = [], compared_words(document), matrix["columns"].index(matrix["baseline"])
     for at, row in enumerate(matrix["rows"][:most]):
         for place, column in enumerate(matrix["columns"]):
             if cell := matrix["cells"][at][place]:
                 speedup = ITSELF if column == matrix["baseline"] and speedups[at][place] else speedups[at][place]
-                found.append(heat_row(row["name"], column, at, place, cell, speedup))
+                held = matrix["cells"][at][base]
+                told = said.get((held["case"], cell["case"]), "") if held and speedup and speedup[3] else ""
+                found.append(heat_row(row["name"], column, at, place, cell, speedup, told))
     return found
 
 
-def heat_row(row: str, column: str, row_order: int, column_order: int, cell: dict[str, Any], speedup: Speedup | None) -> dict[str, Any]:
-    """One cell; a speedup is said only where the answer was right."""
+def effect_words(speedup: float, low: float | None, high: float | None) -> str:
+    """A speedup of two cases that no comparison holds against each other, by the same rules."""
+    if not low or not high:
+        return effects.speedup(speedup)
+    ratio, ends = 1 / speedup, (1 / high, 1 / low)
+    return effects.effect(ratio, *ends, judge(*ends, MARGIN), margin=MARGIN)
+
+
+def compared_words(document: dict[str, Any]) -> dict[tuple[str, str], str]:
+    """What the comparison says of each base and head, which every other page repeats."""
+    deltas = (document.get("comparison") or {"deltas": []})["deltas"]
+    return {(delta["base"], delta["case"]): delta["effect"] for delta in deltas if delta["metric"] == "time" and delta["ratio"]}
+
+
+def heat_row(
+    row: str, column: str, row_order: int, column_order: int, cell: dict[str, Any], speedup: Speedup | None, told: str = ""
+) -> dict[str, Any]:
+    """One cell; a speedup is said only where the answer was right, in the comparison's words where it has `told` them."""
     ratio, low, high, paired = speedup if speedup and cell["status"] == "ok" else (None, None, None, None)
     time = with_error(cell["time"][0], cell["time"][1], cell["time"][2], "s") if cell["time"] else ""
-    against = "baseline" if paired is None else effects.speedup(ratio, low, high) if ratio else ""
+    against = "baseline" if paired is None else told or effect_words(ratio, low, high) if ratio else ""
     text = vega.status_text(cell["status"]) if cell["status"] != "ok" else against if ratio else time
     names = {"row": row, "column": column, "row_order": row_order, "column_order": column_order}
     ends = {"speedup": ratio, "low": low, "high": high, "measured": MEASURED[paired]}

@@ -7,12 +7,15 @@ from typing import Any
 
 from steelyard.model.units import with_error
 from steelyard.report.charts import ROWS, Chart, Rows, vega
-from steelyard.report.charts.matrix import ITSELF, Speedup, heat, heat_row
+from steelyard.report.charts.matrix import ITSELF, Speedup, compared_words, heat, heat_row
 from steelyard.report.charts.vega import VERMILION, Spec
 
 COLUMNS = ("x", "order", "line", "value", "low", "high", "unit", "metric", "axis", "status", "text", "case")
 """`x` is the parameter's value (a number, or a name with its place in `order`), `line` the variant, `value` the metric in SI units with its
 interval; `unit`, `metric` (in words) and `axis` are the same in all rows; `text` is the value as people read it."""
+
+SPEEDUP = ("x", "order", "line", "speedup", "low", "high", "axis", "over", "measured", "text", "status", "case")
+"""Baseline time over own time at each value of the parameter, with its interval, where both are right; `over` names the baseline."""
 
 MOST_TICKS = 40
 MOST_LINES = 7
@@ -42,6 +45,28 @@ def lines(x: str, y: str) -> Chart:
     sound: list[Spec] = [{"filter": "datum.status === 'ok' && isValid(datum.value)"}, *vega.ends_of("value")]
     spec = vega.framed(layers, 320, params=[{"name": "ticks", "value": None}], transform=sound)
     return Chart(f"sweep-{x}-{y}", "Metric over a parameter", _reading(x, y), spec, COLUMNS, partial(_first_if, x, y))
+
+
+def speedup_lines(x: str) -> Chart:
+    """How far each variant is ahead of the baseline over the parameter: a few percent, which no axis of times shows."""
+    name, up = vega.by_name("line"), vega.speedups("speedup")
+    place: Spec = {"x": _across(x), "y": up}
+    ends: Spec = {**place, "y": {**up, "field": "from"}, "y2": {"field": "to"}}
+    tooltip = vega.told(("line", "variant"), ("axis", "axis"), ("x", "at"), ("text", "against the baseline"), ("measured", "measured"))
+    layers = [
+        vega.layer("area", {**ends, "fill": name}, opacity=0.18, line=False),
+        vega.layer("line", {**place, "stroke": name}, strokeWidth=1.75),
+        vega.layer("point", {**place, "color": name, "shape": name, "tooltip": tooltip}, **DOT),
+        vega.even(),
+        *vega.captions(f"'times as fast as ' + {vega.first('over')}", vega.first("axis")),
+    ]
+    sound: list[Spec] = [{"filter": "isValid(datum.speedup)"}, *vega.ends_of("speedup")]
+    spec = vega.framed(layers, 320, params=[{"name": "ticks", "value": None}], transform=sound)
+    reading = (
+        "How many times as fast as the baseline each variant is: above 1× it is faster, below it slower; bands are intervals, and where a "
+        "band holds 1× the difference is unclear."
+    )
+    return Chart(f"sweep-speedup-{x}", "Speedup over a parameter", reading, spec, SPEEDUP, partial(_speedups_if, x))
 
 
 DOT: Spec = {"filled": True, "size": 46, "opacity": 1, "cursor": "pointer"}
@@ -147,20 +172,45 @@ def sweep_heat_rows(document: dict[str, Any]) -> Rows:
     return found
 
 
+def speedup_rows(document: dict[str, Any], sweep: dict[str, Any]) -> Rows:
+    """The speedups of one sweep, line by line; the baseline is the line at one, so that each variant keeps its colour."""
+    values = _values(sweep)
+    cells = _heat_rows(document, sweep, {x: place for place, x in enumerate(values)}, 0)
+    shared = {"axis": sweep["axis"], "over": sweep["baseline"]}
+    return [
+        {"x": values[cell["column_order"]], "order": cell["column_order"], "line": cell["row"], **shared,
+         **{name: cell[name] for name in ("speedup", "low", "high", "measured", "text", "status", "case")}}
+        for cell in cells
+        if cell["speedup"] is not None
+    ]  # fmt: skip
+
+
+def _speedups_if(x: str, document: dict[str, Any]) -> Rows:
+    """Those of the first sweep over numbers that has a baseline, and of its kin, if this axis suits them."""
+    kin = together([sweep for sweep in document["sweep"] or [] if sweep["baseline"] and sweep["kind"] == "number"])
+    rows = [row for sweep in kin for row in speedup_rows(document, sweep)]
+    if all(row["line"] == row["over"] for row in rows):
+        return []
+    across = [value for sweep in kin for value in _values(sweep)]
+    return rows if rows and x == ("log" if _wide(across, WIDE_X) else "linear") else []
+
+
 def _heat_rows(document: dict[str, Any], sweep: dict[str, Any], places: dict[Any, int], above: int) -> Rows:
     """The rows of one sweep, below those that are there already."""
     cases, weighed = {case["id"]: case for case in document["cases"]}, _weighed(document.get("matrix"))
     base = {
         point["x"]: cases.get(point["case"]) for line in sweep["lines"] if line["name"] == sweep["baseline"] for point in line["points"]
     }
-    found = []
+    found, said = [], compared_words(document)
     for at, line in enumerate(sweep["lines"], above):
         for point in line["points"]:
             if case := cases.get(point["case"]):
                 cell = {"case": case["id"], "status": case["status"], "time": case["metrics"].get("time")}
                 held = base.get(point["x"])
                 speedup = weighed.get((held["id"], case["id"])) if held and held is not case else None
-                found.append(heat_row(line["name"], str(point["x"]), at, places[point["x"]], cell, speedup or _quotient(held, case)))
+                told = said.get((held["id"], case["id"]), "") if held and speedup else ""
+                row = heat_row(line["name"], str(point["x"]), at, places[point["x"]], cell, speedup or _quotient(held, case), told)
+                found.append(row)
     return found
 
 
@@ -202,4 +252,5 @@ SPEEDUPS = heat(
     sweep_heat_rows,
 )
 LINES = tuple(lines(x, y) for x in ("log", "linear", "names") for y in ("log", "linear"))
-CHARTS = (*LINES, SPEEDUPS)
+OVER = tuple(speedup_lines(x) for x in ("log", "linear"))
+CHARTS = (*LINES, *OVER, SPEEDUPS)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields, replace
 from typing import Any
 
 from steelyard.analyze.conditions import OTHER_LOAD, other_load, threads_of
 from steelyard.analyze.history import History, differences
 from steelyard.analyze.programs import BASE_PROGRAM, PROGRAM, program_changes, summary_words
 from steelyard.analyze.repeat import repeat_line
-from steelyard.analyze.stacks import PlacedRecord, Words, quad, varying_words
+from steelyard.analyze.stacks import PlacedRecord, Words, numbers_of, varying_words
 from steelyard.errors import StoreError
 from steelyard.machine.telemetry import UNITS
 from steelyard.model.case import ENV, IDENTITY
@@ -24,6 +25,7 @@ from steelyard.report.monitor import monitor_rows
 from steelyard.report.replay import FACTS
 from steelyard.report.web.plain import short
 from steelyard.report.web.runs import records_by_id
+from steelyard.report.web.schema import AttachmentEntry, CaseEntry, CheckEntry, MetricEntry, ProgramEntry
 from steelyard.store.runs import Run, read_run
 
 LONGEST_VALUE, LONGEST_PARAM, LONGEST_REASON = 200, 120, 400
@@ -150,58 +152,57 @@ class Environments:
         return [dict(items) for items in self.found]
 
 
-def case_entry(item: PlacedRecord, label: str, environment: int, differs: Sequence[str] | None, command: Run) -> dict[str, Any]:
+def case_entry(item: PlacedRecord, label: str, environment: int, differs: Sequence[str] | None, command: Run) -> CaseEntry:
     """One case, without its samples and its roof, which are laid in later."""
     record, case = item.record, item.record.case
-    entry: dict[str, Any] = {
-        "id": record.id,
-        "label": label,
-        "run": item.run,
-        "number": item.number,
-        "status": record.status,
-        "reason": clean(shortened(reason_of(record), LONGEST_REASON)) if record.status != "ok" else "",
-        "workload": _workload(record),
-        "params": {key: _param(value) for key, value in (case.get("params") or {}).items()},
-        "backend": _stack(case)[0],
-        "variant": _stack(case)[1],
-        "mode": case.get("mode", ""),
-        "device": case.get("device", ""),
-        "threads": threads_of(record),
-        "ranks": case.get("ranks", 1),
-        "env": case.get("env", ""),
-        "flags": dict(case.get("flags") or {}),
-        "metrics": {name: quad(figure) for name, figure in record.metrics.items()},
-        "noise": str(record.effective.get("noise") or ""),
-        "other_load": other_load(record),
-        "verification": record.verification,
-        "check": shortened(check_words(record), LONGEST_REASON),
-        "environment": environment,
-        "differs": None if differs is None else _first(differs, MOST_DIFFERENCES),
-        "effective": effective(record),
-        "samples": None,
-        "attachments": record.attachments,
-        "repeat": repeat_line(record, command.header),
-        "roof": None,
-    }
-    if seen := monitor_rows(record.effective.get(MONITOR)):
-        entry["machine_meanwhile"] = dict(seen)
-    if trace := record.effective.get("traceback"):
-        entry["traceback"] = lines_of(trace)[-MOST_LINES:]
-    if kernels := _kernels(record.effective.get("top_kernels")):
-        entry["kernels"] = kernels
-    if programs := _programs(record):
-        entry["programs"] = programs
-    return entry
+    seen, trace = monitor_rows(record.effective.get(MONITOR)), record.effective.get("traceback")
+    return CaseEntry(
+        id=record.id,
+        label=label,
+        run=item.run,
+        number=item.number,
+        status=record.status,
+        reason=clean(shortened(reason_of(record), LONGEST_REASON)) if record.status != "ok" else "",
+        workload=_workload(record),
+        params={key: _param(value) for key, value in (case.get("params") or {}).items()},
+        backend=_stack(case)[0],
+        variant=_stack(case)[1],
+        mode=case.get("mode", ""),
+        device=case.get("device", ""),
+        threads=threads_of(record),
+        ranks=case.get("ranks", 1),
+        env=case.get("env", ""),
+        flags=dict(case.get("flags") or {}),
+        metrics={name: numbers_of(figure) for name, figure in record.metrics.items()},
+        noise=str(record.effective.get("noise") or ""),
+        other_load=other_load(record),
+        verification=CheckEntry(**_fields(record.verification)) if record.verification else None,
+        check=shortened(check_words(record), LONGEST_REASON),
+        environment=environment,
+        differs=None if differs is None else _first(differs, MOST_DIFFERENCES),
+        effective=effective(record),
+        attachments=[AttachmentEntry(**_fields(attached)) for attached in record.attachments],
+        repeat=repeat_line(record, command.header),
+        machine_meanwhile=dict(seen) if seen else None,
+        traceback=lines_of(trace)[-MOST_LINES:] if trace else [],
+        kernels=_kernels(record.effective.get("top_kernels")),
+        programs=_programs(record),
+    )
 
 
-def _programs(record: Record) -> list[dict[str, Any]]:
+def _fields(value: Any) -> dict[str, Any]:
+    """The fields of a dataclass, as they are."""
+    return {item.name: getattr(value, item.name) for item in fields(value)}
+
+
+def _programs(record: Record) -> list[ProgramEntry]:
     """How each program of a case differs from that of its base: in words, and the counts that differ."""
     return [
-        {
-            "name": clean(name),
-            "words": summary_words(changes),
-            "changes": [[row.group, clean(row.name), row.base, row.head] for row in changes[:MOST_CHANGES]],
-        }
+        ProgramEntry(
+            name=clean(name),
+            words=summary_words(changes),
+            changes=[(row.group, clean(row.name), row.base, row.head) for row in changes[:MOST_CHANGES]],
+        )
         for name, changes in program_changes(record.effective).items()
     ]
 
@@ -244,19 +245,16 @@ def _range(name: str, value: Any) -> Any:
     return " to ".join(quantity(end, UNITS[name]) for end in value) if numbers and name in UNITS else value
 
 
-def metric_words(seen: Sequence[PlacedRecord]) -> dict[str, dict[str, str]]:
+def metric_words(seen: Sequence[PlacedRecord]) -> dict[str, MetricEntry]:
     """Unit, direction and words of every figure that some case has, the time first."""
     found: dict[str, Figure] = {}
     for item in seen:
         for name, figure in item.record.metrics.items():
             found.setdefault(name, figure)
     named = sorted(found, key=lambda name: name != "time")
-    words = {
-        name: {"unit": found[name].unit, "better": found[name].better, "label": LABELS.get(name, clean(name.replace("_", " ")))}
-        for name in named
-    }
+    words = {name: MetricEntry(found[name].unit, found[name].better, LABELS.get(name, clean(name.replace("_", " ")))) for name in named}
     if RATE in words and all(generates(item.record.metrics) for item in seen if RATE in item.record.metrics):
-        words[RATE] |= {"unit": TOKENS, "label": "tokens per second"}
+        words[RATE] = replace(words[RATE], unit=TOKENS, label="tokens per second")
     return words
 
 

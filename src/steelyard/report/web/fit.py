@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
-from steelyard.report.web.packing import packed_rows
+from steelyard.report.web.html import zipped
 from steelyard.report.web.plain import Document
 
 ROOM = 8_700_000
 """Bytes of a page for its data; the charts, the scripts and the styles take one more megabyte."""
-MANY, PROBE = 1000, 400
-A_SPOT, A_CELL, A_POINT = 14, 6, 120
+MANY = 1000
+IN_BASE64 = 4 / 3
 MINOR = ("overhead", "time_q10", "discarded", "time_p50", "power", "host_time")
 
 
@@ -31,25 +31,9 @@ def fit(document: Document, room: int = ROOM) -> int:
 
 
 def weight(document: Document) -> int:
-    """About how many bytes a packed document takes; long lists are judged by a sample of them."""
-    found = _of_rows(document["cases"])
-    if comparison := document["comparison"]:
-        found += _of_rows(comparison["deltas"]) + _size([comparison["new"], comparison["missing"], comparison["bad"]])
-    if matrix := document["matrix"]:
-        found += _size([matrix["by_baseline"], matrix["rows"]]) + A_CELL * len(matrix["rows"]) * len(matrix["columns"])
-    found += A_SPOT * sum(len(line["points"]) for sweep in document["sweep"] or () for line in sweep["lines"])
-    if history := document["history"]:
-        found += A_POINT * sum(len(item["points"]) for item in (*history["series"], history["trends"] or {"points": ()}))
-    return found + _size([document["runs"], document["environments"]])
-
-
-def _of_rows(rows: Sequence[dict[str, Any]]) -> int:
-    some = rows[:: max(1, len(rows) // PROBE)]
-    return round(_size(packed_rows(some)) * len(rows) / len(some)) if some else 0
-
-
-def _size(value: Any) -> int:
-    return len(json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace"))
+    """How many bytes of a page a document takes, the charts aside."""
+    own = {name: value for name, value in document.items() if name != "charts"}
+    return round(IN_BASE64 * len(zipped(json.dumps(own, ensure_ascii=False, separators=(",", ":")))))
 
 
 def _one_baseline(document: Document) -> None:
@@ -71,7 +55,7 @@ def _no_history(document: Document) -> None:
     document["history"] = None
 
 
-STEPS: tuple[tuple[str, Callable[[Document], None]], ...] = (
+STEPS: tuple[tuple[str, Callable[[dict[str, Any]], None]], ...] = (
     ("speedups are given over one stack only", _one_baseline),
     ("the settings of single cases are left out", _no_settings),
     ("minor figures are left out", _few_metrics),

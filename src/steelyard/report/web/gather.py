@@ -9,6 +9,7 @@ from typing import Any
 from steelyard.analyze import sides
 from steelyard.analyze.compare import Comparison, RunsSide, compare, usual_metrics
 from steelyard.analyze.history import History, histories
+from steelyard.codec.known import load_known
 from steelyard.errors import StoreError, UsageError, told, unknown
 from steelyard.report.web.document import document
 from steelyard.store.refs import locate
@@ -49,7 +50,8 @@ def gather(store: Store, asked: ReportRequest) -> Document:
         against = compare(base, head, metrics=usual_metrics((*base.runs, *head.runs)))
     series = _history(store, runs, asked) if asked.history and runs else {}
     made = document(
-        runs, base=base, series=series, comparison=against, title=asked.title, baseline=asked.baseline, warnings=unread
+        runs, base=base, series=series, comparison=against, title=asked.title, baseline=asked.baseline, warnings=unread,
+        known=load_known(store.root),
     )  # fmt: skip
     if not asked.history:
         made["history"] = None

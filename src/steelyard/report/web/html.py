@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import functools
+import gzip
 import hashlib
 import html
 import json
@@ -19,14 +20,17 @@ from importlib.resources.abc import Traversable
 from typing import Any
 
 from steelyard.report.cells import clean
-from steelyard.report.web.packing import pack
 
 Document = dict[str, Any]
 
 VENDORED = ("vega.min.js", "vega-lite.min.js", "vega-embed.min.js")
 STYLE, CHARTS, LICENCES = "style.css", "charts.js", "LICENSES.txt"
 LONGEST_TITLE = 300
-_PLACES = re.compile(r"<!--(POLICY|TITLE|STYLE|DATA|SCRIPTS)-->")
+LEVEL = 6
+LARGE = 500_000
+"""Letters of data from which a page holds it as gzip: those below can be read in the page's source."""
+GZIP, JSON = "application/gzip", "application/json"
+_PLACES = re.compile(r"<!--(POLICY|TITLE|STYLE|KIND|DATA|SCRIPTS)-->")
 _INLINE = re.compile(r"<script>(.*?)</script>", re.DOTALL)
 _MAP = re.compile(r"^//# sourceMappingURL=.*$", re.MULTILINE)
 _ESCAPES = {"<": "\\u003c", "\u2028": "\\u2028", "\u2029": "\\u2029"}
@@ -57,6 +61,17 @@ def data_text(document: Document) -> str:
     for sign, escape in _ESCAPES.items():
         text = text.replace(sign, escape)
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def data_parts(document: Document) -> tuple[str, str]:
+    """The kind and the text of a page's data: JSON, or where that is long, gzip of it in base64, which browsers unpack themselves."""
+    text = data_text(document)
+    return (JSON, text) if len(text) < LARGE else (GZIP, base64.b64encode(zipped(text)).decode())
+
+
+def zipped(text: str) -> bytes:
+    """The same bytes for the same text, whenever it is made."""
+    return gzip.compress(text.encode(), LEVEL, mtime=0)
 
 
 @functools.cache
@@ -107,7 +122,8 @@ def _with_digest(name: str, text: str) -> str:
 def _filled(document: Document, policy: str, style: str, scripts: str) -> str:
     """Each place of the template, once; what stands in the data is never taken for a place."""
     title = clean(document.get("title") or "Steelyard report")[:LONGEST_TITLE]
-    parts = {"POLICY": policy, "TITLE": html.escape(title), "STYLE": style, "DATA": data_text(pack(document)), "SCRIPTS": scripts}
+    kind, data = data_parts(document)
+    parts = {"POLICY": policy, "TITLE": html.escape(title), "STYLE": style, "KIND": kind, "DATA": data, "SCRIPTS": scripts}
     return _PLACES.sub(lambda place: parts[place[1]], template())
 
 

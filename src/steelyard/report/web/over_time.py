@@ -10,9 +10,12 @@ from typing import Any
 from steelyard.analyze.history import Change, History, Point
 from steelyard.analyze.stacks import Plain, parse
 from steelyard.analyze.trends import Trends, trends
+from steelyard.codec.known import known_reason
+from steelyard.codec.policy import Excuse
 from steelyard.errors import UsageError
 from steelyard.model.pair import MARGIN
 from steelyard.report.cells import facets
+from steelyard.report.web.plain import plain
 
 FEWEST = 2
 SHORTEST = 10
@@ -21,14 +24,22 @@ SHORTEST_TIME, LONGEST_TIME = 1e-30, 1e30
 
 
 def history_part(
-    series: Mapping[str, History], machines: Mapping[str, int], cases: Mapping[str, Plain], baseline: str | None, most: int
+    series: Mapping[str, History],
+    machines: Mapping[str, int],
+    cases: Mapping[str, Plain],
+    baseline: str | None,
+    most: int,
+    known: Sequence[Excuse] = (),
 ) -> dict[str, Any] | None:
-    """All series that have something to show; a single point is no history. `most` is how many points there may be in all."""
+    """All series that have something to show; a single point is no history. `most` is how many points there may be in all.
+
+    Changes that are `known` are marked with the reason.
+    """
     whole = {key: item for key, item in series.items() if len(item.points) >= FEWEST}
     kept = within(whole, most)
     if not kept:
         return None
-    return {"series": [_series(item, machines) for item in kept.values()], "trends": _trends(whole.values(), cases, baseline)}
+    return {"series": [_series(item, machines, known) for item in kept.values()], "trends": _trends(whole.values(), cases, baseline)}
 
 
 def _trends(series: Iterable[History], cases: Mapping[str, Plain], baseline: str | None) -> Trends | None:
@@ -73,12 +84,12 @@ def newest_of(item: History, most: int) -> History:
     return replace(item, points=item.points[cut:], changes=changes)
 
 
-def _series(item: History, machines: Mapping[str, int]) -> dict[str, Any]:
+def _series(item: History, machines: Mapping[str, int], known: Sequence[Excuse]) -> dict[str, Any]:
     return {
         "case": item.case,
         "machine": machines.get(item.machine_key, 0),
         "points": [_point(point) for point in item.points],
-        "changes": item.changes,
+        "changes": [{**plain(change), "known": known_reason(known, item.case, change.ratio)} for change in item.changes],
         "broken": item.broken,
         "searched": item.searched,
     }
@@ -89,8 +100,9 @@ def _point(point: Point) -> list[Any]:
     return [point.run, point.number, when, point.time, point.low, point.high, point.commit[:COMMIT], point.dirty, None]
 
 
-def slower_since(series: Mapping[str, History]) -> Sequence[tuple[str, Change]]:
-    """Series whose newest level is slower by more than what counts as the same, the slowest first; smaller changes are no news."""
+def slower_since(series: Mapping[str, History], known: Sequence[Excuse] = ()) -> Sequence[tuple[str, Change]]:
+    """Series whose newest level is slower by more than what counts as the same, the slowest first; smaller and known ones are no news."""
     last = [(item.case, item.changes[-1]) for item in series.values() if item.changes]
     found = [(case, change) for case, change in last if change.low is not None and change.low > 1 + MARGIN]
+    found = [(case, change) for case, change in found if not known_reason(known, case, change.ratio)]
     return sorted(found, key=lambda pair: -pair[1].ratio)

@@ -7,6 +7,7 @@ machine or the vendor's figures for its GPU do.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from steelyard.analyze.stacks import PlacedRecord
@@ -15,6 +16,7 @@ from steelyard.measuring import roofline
 from steelyard.measuring.roofline import Roof
 from steelyard.model.parts import TOLD
 from steelyard.model.record import Record
+from steelyard.report.web.schema import CaseEntry, RoofEntry
 from steelyard.store.runs import Run
 
 VIRTUAL = ("fake",)
@@ -30,7 +32,7 @@ class Roofs:
         self.runs = runs
         self._known: dict[tuple[str, str, int], peaks.Peaks | None] = {}
 
-    def entry(self, item: PlacedRecord) -> tuple[dict[str, Any], dict[str, Any]] | None:
+    def entry(self, item: PlacedRecord) -> tuple[RoofEntry, dict[str, Any]] | None:
         """The `roof` of a case and the roof itself; None for a case that says nothing of what it moves, or has no peaks."""
         record = item.record
         computed, moved = record.metrics.get("compute"), record.metrics.get("bandwidth")
@@ -39,16 +41,16 @@ class Roofs:
             return None
         held, share, bound = found
         device, dtype = str(record.case.get("device", "cpu")), roofline.compute_format(record) or ""
-        roof = {
-            "intensity": computed.value / moved.value if computed and moved and moved.value > 0 else None,
-            "achieved": computed.value if computed else None,
-            "bandwidth": moved.value if moved else None,
-            "bound": bound,
-            "share": share,
-            "peak_compute": held["compute"],
-            "peak_bandwidth": held["bandwidth"],
-            "dtype": dtype,
-        }
+        roof = RoofEntry(
+            intensity=computed.value / moved.value if computed and moved and moved.value > 0 else None,
+            achieved=computed.value if computed else None,
+            bandwidth=moved.value if moved else None,
+            bound=bound,
+            share=share,
+            peak_compute=held["compute"],
+            peak_bandwidth=held["bandwidth"],
+            dtype=dtype,
+        )
         return roof, {"device": device, "dtype": dtype, **held}
 
     def _held(self, item: PlacedRecord) -> tuple[RoofPeaks, float, str] | None:
@@ -103,19 +105,20 @@ def _ceiling(record: Record, bandwidth: float | None) -> float | None:
 
 
 def lay(
-    seen: Sequence[PlacedRecord], entries: Sequence[dict[str, Any]], runs: Sequence[Run], machines: dict[str, int]
-) -> dict[str, Any] | None:
-    """Put a roof on every case that has one; gives the page's roofline, or None where there is nothing to draw."""
+    seen: Sequence[PlacedRecord], entries: Sequence[CaseEntry], runs: Sequence[Run], machines: dict[str, int]
+) -> tuple[list[CaseEntry], dict[str, Any] | None]:
+    """The cases, each below its roof where it has one, and the page's roofline, or None where there is nothing to draw."""
     roofs = Roofs(runs)
     drawn: list[dict[str, Any]] = []
     points: list[str] = []
+    laid: list[CaseEntry] = []
     for item, entry in zip(seen, entries, strict=True):
-        if found := roofs.entry(item):
-            entry["roof"], roof = found
-            whole = {"machine": machines[runs[item.run].header.machine_key], **roof}
-            _add(drawn, whole)
-            points += [entry["id"]] if entry["roof"]["intensity"] is not None else []
-    return {"roofs": drawn, "points": points} if drawn else None
+        found = roofs.entry(item)
+        laid.append(replace(entry, roof=found[0]) if found else entry)
+        if found:
+            _add(drawn, {"machine": machines[runs[item.run].header.machine_key], **found[1]})
+            points += [entry.id] if found[0].intensity is not None else []
+    return laid, {"roofs": drawn, "points": points} if drawn else None
 
 
 def _add(drawn: list[dict[str, Any]], roof: dict[str, Any]) -> None:

@@ -21,12 +21,13 @@ from steelyard.model.units import plain as quantity
 from steelyard.report.cells import clean
 from steelyard.report.monitor import run_line
 from steelyard.report.web.samples import Sidecar
+from steelyard.report.web.schema import MachineCard, RunEntry
 from steelyard.store.runs import Run
 
 UNKNOWN = "unknown machine"
 LONGEST_WARNING = 400
 LARGEST_SIZE = 2**80
-TOO_NOISY = ("D", "E")
+TOO_NOISY = ("D",)
 Facts = Mapping[str, Any]
 
 
@@ -58,7 +59,7 @@ def _one(runs: Sequence[Run]) -> Run:
     return replace(runs[0], header=head, records=tuple(records), seal=seal, warnings=warnings)
 
 
-def machine_cards(runs: Sequence[Run], series: Iterable[History]) -> tuple[list[dict[str, Any]], dict[str, int]]:
+def machine_cards(runs: Sequence[Run], series: Iterable[History]) -> tuple[list[MachineCard], dict[str, int]]:
     """A card for each machine, and the place of each key; the newest run tells what is on it."""
     told: dict[str, Facts] = {}
     for run in runs:
@@ -66,8 +67,7 @@ def machine_cards(runs: Sequence[Run], series: Iterable[History]) -> tuple[list[
     for item in series:
         told.setdefault(item.machine_key, {})
     cards = [
-        {"key": key, "name": machine_name(found, key), "facts": [[label, text] for label, text in _facts(found) if text]}
-        for key, found in told.items()
+        MachineCard(key, machine_name(found, key), [(label, text) for label, text in _facts(found) if text]) for key, found in told.items()
     ]
     return cards, {key: place for place, key in enumerate(told)}
 
@@ -120,31 +120,31 @@ def _joined(*parts: Any) -> str:
     return " · ".join(clean(part) for part in parts if part)
 
 
-def run_entry(run: Run, machine: int) -> dict[str, Any]:
+def run_entry(run: Run, machine: int) -> RunEntry:
     """One run as the page lists it."""
     commit, dirty = commit_of(run)
     head = run.header
     packages = _table(head.machine, "packages")
     versions = {**packages, **{name: value for name, value in head.environment.items() if isinstance(value, (str, int, float))}}
     versions |= _elsewhere(run, versions)
-    return {
-        "id": run.id,
-        "created": head.created,
-        "commit": commit,
-        "dirty": dirty,
-        "experiment": clean(head.experiment),
-        "machine": machine,
-        "command": shlex.join(head.command),
-        "version": head.version,
-        "sealed": run.seal is not None,
-        "counts": counts(run),
-        "missing": missing(run),
-        "warnings": list(troubles(run)),
-        "conditions": conditions(head.machine, run.records),
-        "load": load_at_start(head.machine),
-        "monitor": run_line(run.records),
-        "environment": {name: str(version) for name, version in versions.items() if version is not None},
-    }
+    return RunEntry(
+        id=run.id,
+        created=head.created,
+        commit=commit,
+        dirty=dirty,
+        experiment=clean(head.experiment),
+        machine=machine,
+        command=shlex.join(head.command),
+        version=head.version,
+        sealed=run.seal is not None,
+        counts=counts(run),
+        missing=missing(run),
+        warnings=list(troubles(run)),
+        conditions=conditions(head.machine, run.records),
+        load=load_at_start(head.machine),
+        monitor=run_line(run.records),
+        environment={name: str(version) for name, version in versions.items() if version is not None},
+    )
 
 
 def _elsewhere(run: Run, known: Mapping[str, Any]) -> dict[str, str]:

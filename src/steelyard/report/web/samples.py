@@ -17,6 +17,7 @@ from steelyard.files import open_plain
 from steelyard.measuring.stats import Floats
 from steelyard.model.record import Record, Series
 from steelyard.report.web.plain import rounded
+from steelyard.report.web.schema import ClockSeries, SampleEntry
 from steelyard.store.paths import inside
 from steelyard.store.runs import Run
 from steelyard.store.samples import SIZES, extent
@@ -111,7 +112,7 @@ def thin(values: Floats, most: int) -> Places:
     return np.array(sorted(kept), np.intp)
 
 
-def sample_entry(record: Record, sidecar: Sidecar, most: int) -> dict[str, Any] | None:
+def sample_entry(record: Record, sidecar: Sidecar, most: int) -> SampleEntry | None:
     """The samples of a record as net time per call, with what disturbed them and the device's clock beside them; plain JSON."""
     if most <= 0 or not record.samples:
         return None
@@ -129,23 +130,23 @@ def sample_entry(record: Record, sidecar: Sidecar, most: int) -> dict[str, Any] 
     times = (blocks / per_block - (overhead.value if overhead and math.isfinite(overhead.value) else 0.0))[places]
     flags = sidecar.array(record, "preempted")
     hit = [int(flag != 0) for flag in flags[places]] if flags is not None and len(flags) == len(blocks) and flags.any() else None
-    return {
-        "unit": "s",
-        "count": len(blocks),
-        "index": None if len(places) == len(blocks) else places.tolist(),
-        "time": [_short(value) for value in times.tolist()],
-        "discarded": hit,
-        "kept": bool(record.effective.get("kept_preempted")),
-        "clock": _clock(record, sidecar, blocks, max(FEWEST, most // 2)),
-        "throttled": hit if record.case.get("device", "cpu") != "cpu" else None,
-    }
+    return SampleEntry(
+        unit="s",
+        count=len(blocks),
+        index=None if len(places) == len(blocks) else places.tolist(),
+        time=[_short(value) for value in times.tolist()],
+        discarded=hit,
+        kept=bool(record.effective.get("kept_preempted")),
+        clock=_clock(record, sidecar, blocks, max(FEWEST, most // 2)),
+        throttled=hit if record.case.get("device", "cpu") != "cpu" else None,
+    )
 
 
 def _short(value: float) -> float | None:
     return float(f"{value:.{DIGITS}g}") if math.isfinite(value) else None
 
 
-def _clock(record: Record, sidecar: Sidecar, blocks: Floats, most: int) -> dict[str, Any] | None:
+def _clock(record: Record, sidecar: Sidecar, blocks: Floats, most: int) -> ClockSeries | None:
     """The device's clock on the axis of the blocks.
 
     It was read in a thread from before the warm-up to the end, so the blocks are what lies after the warm-up, spread over
@@ -165,6 +166,4 @@ def _clock(record: Record, sidecar: Sidecar, blocks: Floats, most: int) -> dict[
     index = np.minimum(np.searchsorted(ends, at[during] - begin), len(blocks) - 1)
     values = clock[during]
     kept = thin(values, most)
-    return (
-        {"unit": "Hz", "index": index[kept].tolist(), "values": [rounded(value) for value in values[kept].tolist()]} if len(kept) else None
-    )
+    return ClockSeries("Hz", index[kept].tolist(), [rounded(value) for value in values[kept].tolist()]) if len(kept) else None

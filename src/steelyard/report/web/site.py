@@ -16,7 +16,7 @@ import functools
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ import msgspec
 
 from steelyard.analyze.compare import Comparison, RunsSide, compare, usual_metrics
 from steelyard.analyze.history import History, Point, histories
+from steelyard.codec.known import load_known
 from steelyard.errors import SteelyardError, StoreError, UsageError, told
 from steelyard.report.web import html
 from steelyard.report.web.document import document
@@ -238,14 +239,15 @@ class _Build:
 
     def _front(self, leaves: Sequence[SiteRun]) -> None:
         entries = [self.now.runs[leaf.folder] for leaf in leaves]
-        key = _digest([self.title, generator(), [entry.key for entry in entries]])
+        known = load_known(self.store.root)
+        key = _digest([self.title, generator(), [entry.key for entry in entries], [asdict(item) for item in known]])
         if self.before.front == key and self.place.has(FRONT):
             return
         bad = [leaf.info.id for leaf in leaves if not leaf.info.readable]
         warnings = [f"{len(bad)} of {len(leaves)} runs cannot be read: {', '.join(bad[:8])}{' …' if len(bad) > 8 else ''}"] if bad else []
         series = {name: found for name, found in histories(self.store, everywhere=True).items() if len(found.points) > 1}
-        made = document([], series=series, title=self.title or f"{len(leaves)} runs", samples=0, warnings=warnings)
-        if not slower_since(series):
+        made = document([], series=series, title=self.title or f"{len(leaves)} runs", samples=0, warnings=warnings, known=known)
+        if not slower_since(series, known):
             made["banner"] = _quiet(leaves, series)
         self.place.write(FRONT, html.linked_page(_listing(made, entries), ASSETS).encode())
         self.now.front = key
@@ -318,6 +320,7 @@ def _unreadable(leaf: SiteRun, error: StoreError) -> Document:
     row = {
         "id": leaf.info.id, "created": leaf.info.created, "commit": "", "dirty": False, "experiment": "", "machine": 0, "command": "",
         "version": "", "sealed": False, "counts": {}, "missing": [], "warnings": [f"cannot be read: {reason}"], "environment": {},
+        "conditions": [], "load": None, "monitor": "", "href": None,
     }  # fmt: skip
     banner = {"tone": "bad", "text": f"Run {leaf.info.id} cannot be read, so there is nothing to show of it."}
     return {**made, "banner": banner, "machines": [UNKNOWN], "runs": [row]}

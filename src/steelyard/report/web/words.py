@@ -7,23 +7,24 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from statistics import median
-from typing import Any, Literal
 
-from steelyard.analyze.compare import Comparison, base_kinds, mean_ratios
+from steelyard.analyze.compare import Comparison, Mean, base_kinds, mean_ratios
 from steelyard.analyze.history import Change, History
 from steelyard.analyze.matrix import StackTable, wins
+from steelyard.codec.policy import Excuse
 from steelyard.errors import UsageError
 from steelyard.model.case import Case
 from steelyard.model.effects import COMPARABLE, NOT_CONFIRMED, change, speedup
 from steelyard.model.pair import Delta
 from steelyard.model.parts import NAMES, WEIGHED
 from steelyard.model.record import BAD, NOT_WEIGHED
+from steelyard.model.units import number_of
 from steelyard.report.cells import clean, shortened
 from steelyard.report.columns import versus_head
 from steelyard.report.history import commits_text, day
 from steelyard.report.web.over_time import slower_since
+from steelyard.report.web.schema import ReportBanner, Tone
 
-Tone = Literal["good", "bad", "mixed", "none"]
 RIGHT = "ok"
 MOST_WINNERS, MOST_BESIDE = 3, 2
 CHANGED = ("slower", "faster")
@@ -37,12 +38,13 @@ def banner(
     table: StackTable | None,
     series: Mapping[str, History],
     absent: int = 0,
-) -> dict[str, Any]:
+    known: Sequence[Excuse] = (),
+) -> ReportBanner:
     """The verdict in words, with its tone; what was planned and is `absent` never lets a page be green.
 
     What is broken comes first, as a wrong answer outranks any speed, then what changed.
     """
-    slower = slower_since(series)
+    slower = slower_since(series, known)
     beside, since = list(_beside(comparison, labels)), list(_since(slower, labels))
     compared = beside or [*_compared(comparison, labels), *_parts_compared(comparison)]
     asked = comparison is not None and not _inside(comparison) and any(delta.verdict in CHANGED for delta in comparison.comparable)
@@ -52,7 +54,7 @@ def banner(
     told = [*broken, *(told or _statuses(counts)), *_missing(comparison), *_unmade(comparison), *_absent(counts, absent), *fastest]
     said = [f"{line[0].upper()}{line[1:]}" for line in told] or ["Nothing was measured."]
     tone = _tone(counts, comparison, bool(slower))
-    return {"tone": "mixed" if absent and tone == "good" else tone, "text": " ".join(said), "sentences": said}
+    return ReportBanner("mixed" if absent and tone == "good" else tone, " ".join(said), said)
 
 
 def _inside(comparison: Comparison) -> bool:
@@ -106,7 +108,7 @@ def _compared(comparison: Comparison | None, labels: Mapping[str, str]) -> Itera
                 (f"{_share(found, known, kind, loose)} {relation} {than}" if not parts else f"{len(found)} {word}") + _most(found, labels)
             )
     mean = comparison.means.get(metric)
-    average = f"; in geometric mean {mean.words(metric)}" if mean and mean.n > 1 else ""
+    average = f"; {_mean(mean, metric)}" if mean and mean.n > 1 else ""
     if all(delta.verdict == "unclear" for delta in known):
         moved = f"differs from {than}" if inside else "changed"
         yield f"no case {moved} by more than these runs can tell{_reach(known, than, inside)}{average}."
@@ -114,14 +116,19 @@ def _compared(comparison: Comparison | None, labels: Mapping[str, str]) -> Itera
     yield f"{', '.join(parts)}{f' ({NOT_CONFIRMED})' if loose else ''}{average}."
 
 
+def _mean(mean: Mean, metric: str) -> str:
+    """`34 % slower [27, 41], geometric mean of 24`."""
+    return f"{change(mean.ratio, mean.low, mean.high, metric=metric)}, geometric mean of {mean.n}"
+
+
 def _parts_compared(comparison: Comparison | None) -> Iterable[str]:
-    """`TTFT: 6 within the margin; ITL: 6 faster, in geometric mean 1.31x faster [1.29, 1.33] over 6.`, where more was compared."""
+    """`TTFT: 6 within the margin; ITL: 6 faster, 1.31x faster [1.29, 1.33], geometric mean of 6.`, where more was compared."""
     told = []
     for part in WEIGHED:
         known = [delta for delta in comparison.comparable if delta.metric == part] if comparison else []
         counts = Counter("within the margin" if delta.verdict == "same" else delta.verdict for delta in known)
         mean = comparison.means.get(part) if comparison else None
-        average = f", in geometric mean {mean.words(part)}" if mean and mean.n > 1 else ""
+        average = f", {_mean(mean, part)}" if mean and mean.n > 1 else ""
         told += [f"{NAMES[part]}: {_counted(counts)}{average}"] if known else []
     if told:
         yield f"{'; '.join(told)}."
@@ -204,8 +211,7 @@ def _since(slower: Sequence[tuple[str, Change]], labels: Mapping[str, str]) -> I
 def _broken(counts: Mapping[str, int]) -> Iterable[str]:
     bad: dict[str, int] = {status: counts[status] for status in BAD if counts.get(status)}
     if bad:
-        total = sum(counts.values())
-        yield f"Of {total} case{'' if total == 1 else 's'} {_counted(bad)}."
+        yield f"{_counted(bad)} of {number_of(sum(counts.values()), 'case')}."
 
 
 def _missing(comparison: Comparison | None) -> Iterable[str]:
@@ -259,6 +265,6 @@ def _fastest(table: StackTable | None) -> Iterable[str]:
     if found.rows == 1:
         yield f"Fastest: {clean(first)}, in the only row that several stacks have{f', {speed}' if mean else ''}."
         return
-    by = f"; {clean(first)} is {speed} in geometric mean over {mean.n}" if mean else ""
+    by = f"; {clean(first)} is {speed}, geometric mean of {mean.n}" if mean else ""
     names = ", ".join(f"{clean(name)} in {count}" for name, count in most)
     yield f"Fastest: {names} of {found.rows} rows{close}{by}."

@@ -2,11 +2,10 @@
 "use strict";
 
 window.Steelyard = (() => {
-  const doc = window.SteelyardUnpack(JSON.parse(document.getElementById("steelyard-data").textContent));
-  doc.charts = doc.charts || window.SteelyardCharts;
+  const doc = {};
   const main = document.getElementById("main");
   const pages = new Map();
-  const byId = new Map(doc.cases.map((item) => [item.id, item]));
+  const byId = new Map();
   const SVG = "http://www.w3.org/2000/svg";
   const SAFE = new Set(["http:", "https:", "file:", "blob:"]);
   let current = { page: null, rest: null, update: null, token: 0 };
@@ -98,11 +97,13 @@ window.Steelyard = (() => {
 
   // ---- pages
 
+  // `order` is a place among the others, or gives it once the document is there.
   function page(name, title, order, { when = () => true, draw }) {
     pages.set(name, { name, title, order, when, draw });
   }
 
-  const offered = () => [...pages.values()].filter((item) => item.when(doc)).sort((a, b) => a.order - b.order);
+  const place = (item) => (typeof item.order === "function" ? item.order() : item.order);
+  const offered = () => [...pages.values()].filter((item) => item.when(doc)).sort((a, b) => place(a) - place(b));
   const home = () => (offered()[0] || { name: "overview" }).name;
 
   function render() {
@@ -196,7 +197,23 @@ window.Steelyard = (() => {
     document.getElementById("announce").textContent = text;
   }
 
-  function start() {
+  // A large document comes as gzip in base64, which the browser itself lays out.
+  async function load() {
+    const { type, textContent } = document.getElementById("steelyard-data");
+    if (type === "application/json") return JSON.parse(textContent);
+    const bytes = Uint8Array.from(atob(textContent), (sign) => sign.charCodeAt(0));
+    return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).json();
+  }
+
+  async function start() {
+    try {
+      Object.assign(doc, await load());
+    } catch (error) {
+      main.append(el("p", { class: "notice", role: "alert" }, `The data of this report could not be read: ${error.message}. A browser of 2023 or later is needed; the same figures: steelyard report -o report.csv.`));
+      throw error;
+    }
+    doc.charts = doc.charts || window.SteelyardCharts;
+    for (const item of doc.cases) byId.set(item.id, item);
     history.scrollRestoration = "manual";
     window.addEventListener("hashchange", arrive);
     document.addEventListener("click", (event) => event.target.closest?.("a[href^='#/']") && keepPlace(), true);
@@ -206,7 +223,7 @@ window.Steelyard = (() => {
     });
     document.getElementById("title").textContent = doc.title || "";
     if (doc.front) document.querySelector(".brand").append(el("a", { class: "front", href: doc.front }, "All runs"));
-    document.getElementById("colophon").append(`Made ${S.fmt.date(doc.made)} by Steelyard ${doc.version}. Intervals are 95 % unless said. This file is complete: it asks nothing of the network.`);
+    document.getElementById("colophon").append(`Made ${S.fmt.date(doc.made)} by Steelyard ${doc.version}. Times have 95 % intervals, effects 99 %. Self-contained; works offline.`);
     S.startTheme();
     arrive();
   }

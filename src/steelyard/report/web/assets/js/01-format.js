@@ -95,8 +95,32 @@
   // Of which metrics more is slower, by the rules of model/parts.py.
   const isTime = (name) => name.includes("time") || /^(ttft|itl|tpot|tail)(?!_(compute|bandwidth|roof)$)(_|$)/.test(name);
 
+  const MARGIN = 0.02;
+  const beyond = (low, high, margin) => low > 1 + margin || high < 1 / (1 + margin);
+  const within = (low, high, margin) => low >= 1 / (1 + margin) && high <= 1 + margin;
+
+  function signedEnds(low, high) {
+    const digits = Math.min(3, decimalsFor(50 * (high - low)));
+    return `[${number(100 * (low - 1), digits)}, ${number(100 * (high - 1), digits)}]`;
+  }
+
+  // What an interval of head ÷ base says, by the rules of model/pair.py: the margin decides `same`, the interval decides direction.
+  function judged(ratio, low, high, margin = MARGIN) {
+    if (!known(low) || !known(high)) return ratio > 1 ? "slower" : ratio < 1 ? "faster" : "same";
+    return within(low, high, margin) ? "same" : low > 1 ? "slower" : high < 1 ? "faster" : "unclear";
+  }
+
+  // The same in words.
+  function effect(ratio, low, high, verdict, margin = MARGIN) {
+    if (!known(ratio)) return "–";
+    if (!bounded(ratio, low, high)) return `${verdict}, interval unbounded`;
+    if (!known(low) || !known(high)) return change(ratio);
+    if (verdict === "same") return `within ${Number((100 * margin).toPrecision(3))} % ${signedEnds(low, high)}`;
+    return verdict === "unclear" ? `unclear ${signedEnds(low, high)}` : change(ratio, low, high, "time", margin);
+  }
+
   // `4.0 % slower [3.1, 4.9]`, `2.30x faster [2.21, 2.39]`; without an interval, the size alone.
-  function change(ratio, low, high, name = "time") {
+  function change(ratio, low, high, name = "time", margin = 0) {
     if (!known(ratio)) return "–";
     if (!bounded(ratio, low, high)) return "unbounded";
     const [more, less] = isTime(name) ? ["slower", "faster"] : ["more", "less"];
@@ -108,12 +132,12 @@
       return /[1-9]/.test(alone) ? `${alone}${unit} ${word}` : "no change";
     }
     if (low < 1 && high > 1) {
-      const digits = Math.min(3, decimalsFor(50 * (high - low)));
-      return `unclear [${number(100 * (low - 1), digits)}, ${number(100 * (high - 1), digits)}]`;
+      return `unclear ${signedEnds(low, high)}`;
     }
     const [from, to] = ratio < 1 ? [sizeOf(high, ratio), sizeOf(low, ratio)] : [sizeOf(low, ratio), sizeOf(high, ratio)];
     const decimals = known(to - from) ? Math.min(3, decimalsFor((to - from) / 2)) : 0;
-    return `${number(size, decimals)}${unit} ${word} [${number(from, decimals)}, ${number(to, decimals)}]`;
+    const span = `[${number(from, decimals)}, ${number(to, decimals)}]`;
+    return margin && !beyond(low, high, margin) ? `${word}, size unclear ${span}` : `${number(size, decimals)}${unit} ${word} ${span}`;
   }
 
   // A speedup, base time over head time, as the change of time that it is.
@@ -146,5 +170,5 @@
   const metric = (item, name) => (item.metrics[name] ? joined(metricParts(item, name)) : "–");
   const label = (name) => S.doc.metrics[name]?.label || (name === "time" ? "time per call" : words(name));
 
-  S.fmt = { measured, parts, plain, count, percent, speedup, change, date, day, commit, words, plural, metric, metricParts, end, label, scale, known };
+  S.fmt = { measured, parts, plain, count, percent, speedup, change, judged, effect, MARGIN, date, day, commit, words, plural, metric, metricParts, end, label, scale, known };
 })();

@@ -141,5 +141,5 @@
     S.whenLeaving(() => themed.delete(redraw));
   }
 
-  Object.assign(S, { badge, measuredHow, copy, intervalBar, sparkline, logScale, breakable, quantity, dark, startTheme, onTheme, BROKEN });
+  Object.assign(S, { badge, measuredHow, copy, intervalBar, sparkline, logScale, breakable, quantity, dark, startTheme, onTheme, BROKEN, GLYPHS });
 })();

@@ -209,5 +209,16 @@
     }
   }
 
-  Object.assign(S, { csv, download, chart, dataLinks, plainTable });
+  // Rows that the document keeps for a chart, made by the same code as its pictures; a page only chooses among them.
+  const kept = new Map();
+  function rowsOf(name) {
+    if (!kept.has(name)) {
+      const table = S.doc.rows?.[name] || {};
+      const names = Object.keys(table);
+      kept.set(name, (table[names[0]] || []).map((_, at) => Object.fromEntries(names.map((column) => [column, table[column][at]]))));
+    }
+    return kept.get(name);
+  }
+
+  Object.assign(S, { rowsOf, csv, download, chart, dataLinks, plainTable });
 })();

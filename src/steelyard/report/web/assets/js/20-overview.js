@@ -1,4 +1,4 @@
-// The first page: the verdict in words, what was measured where, and every case in one table.
+// The first page: the answer in words and as a picture, then every case in one table, then what was measured where.
 "use strict";
 
 (() => {
@@ -7,7 +7,9 @@
   const MOST_WARNINGS = 6;
   const MOST_FACTS = 8;
   const MOST_NAMED = 3;
+  const MOST_ANSWERED = 24;
   const FILTERS = ["status", "workload", "backend", "variant", "mode", "device"];
+  const GRADES = "A is quiet, D is noisy, ? is unknown";
   const TONE_GLYPHS = { good: "✓", bad: "!", mixed: "~", none: "·" };
   const ORDER = ["ok", "wrong", "failed", "oom", "timeout", "crashed", "unsupported", "not_applied", "not_applicable", "skipped"];
 
@@ -134,12 +136,11 @@
 
   function deltaCell(delta, id) {
     if (!delta) return bases().has(id) ? el("span", { class: "faint" }, "base") : null;
-    const moved = ["slower", "faster"].includes(delta.verdict) && delta.ratio;
-    return S.badge(delta.verdict, moved ? delta.effect : delta.verdict);
+    return S.badge(delta.verdict, delta.ratio ? delta.effect : delta.verdict);
   }
 
   const versus = () => `vs ${doc.comparison.paired ? S.arms(doc.comparison).base : doc.comparison.base}`;
-  const grade = (noise) => noise && el("span", { class: `grade grade-${noise[0]}`, title: `Noise grade ${noise}: A is quiet, E is too noisy to trust` }, noise);
+  const grade = (noise) => noise && el("span", { class: `grade grade-${noise[0]}`, title: `Noise grade ${noise}: ${GRADES}` }, noise);
 
   function barColumn(metric) {
     const byWorkload = scales(metric);
@@ -160,14 +161,14 @@
     return [
       { key: "status", title: "Status", value: (item) => item.status, cell: (item) => S.badge(item.status), class: "nowrap" },
       { key: "case", title: "Case", head: true, value: (item) => item.label || item.id, cell: caseCell, class: "case-cell" },
+      doc.comparison && { key: "speedup", title: `${capital(versus())}, 99 %`, numeric: false, class: "verdict-cell", first: "desc", value: (item) => (deltas().get(item.id)?.ratio ? 1 / deltas().get(item.id).ratio : null), cell: (item) => deltaCell(deltas().get(item.id), item.id) },
       figure(metric, capital(fmt.label(metric)), { help: better === "none" || !better ? null : `${better} is better` }),
       end(metric, 1), end(metric, 2),
       ...["ttft", "itl"].map((name) => metric === "time" && figure(name, name.toUpperCase(), { help: fmt.label(name), wide: true })),
       has(metric) && barColumn(metric),
-      doc.comparison && { key: "speedup", title: versus(), numeric: false, class: "nowrap", first: "desc", value: (item) => (deltas().get(item.id)?.ratio ? 1 / deltas().get(item.id).ratio : null), cell: (item) => deltaCell(deltas().get(item.id), item.id) },
       metric !== "peak_memory" && figure("peak_memory", "Peak memory"),
       ...["compile_time", "code_size"].map((name) => has("code_size") && metric !== name && figure(name, capital(fmt.label(name)), { wide: true })),
-      doc.cases.some((item) => item.noise) && { key: "noise", title: "Noise", help: "A is quiet, E is too noisy to trust", cell: (item) => grade(item.noise) },
+      doc.cases.some((item) => item.noise) && { key: "noise", title: "Noise", help: GRADES, cell: (item) => grade(item.noise) },
       doc.cases.some((item) => item.check) && { key: "check", title: "Check", help: "Answers that were not verified, or are bit-identical to the plain task's", value: (item) => item.check, cell: (item) => checkCell(item.check) },
       doc.history && { key: "history", title: "History", sort: false, csv: false, cell: (item) => historyCell(series().get(item.id)) },
       ...["workload", "backend", "variant", "mode", "device", "threads", "reason", "id"].map((key) => ({ key, hidden: true })),
@@ -199,7 +200,7 @@
   }
 
   function legend() {
-    const graded = doc.cases.some((item) => item.noise) ? "Noise: A is quiet, E too noisy to trust. " : "";
+    const graded = doc.cases.some((item) => item.noise) ? `Noise: ${GRADES}. ` : "";
     const drawn = doc.cases.some((item) => item.metrics.time) ? "Bars: value and interval, each workload on its own log scale." : "";
     const under = doc.runs.length && doc.cases.length ? doc.runs[doc.runs.length - 1].conditions || [] : [];
     const told = under.length ? `${doc.runs.length > 1 ? "The newest run" : "Measured"} with ${under.join(", ")}. ` : "";
@@ -232,18 +233,47 @@
     return update;
   }
 
+  // Where nothing was compared and several stacks were timed, each against the baseline of the matrix.
+  function stackDeltas() {
+    if (!doc.matrix) return [];
+    const { baseline, columns, cells, by_baseline: bases } = doc.matrix;
+    const at = columns.indexOf(baseline);
+    return cells.flatMap((row, line) => row.map((cell, column) => {
+      const ratio = bases[baseline].speedups[line][column];
+      if (column === at || cell?.status !== "ok" || !(ratio?.[0] > 0)) return null;
+      const [verdict, effect] = S.held(row[at].case, cell.case, ratio);
+      const end = (place) => (ratio[place] > 0 ? 1 / ratio[place] : null);
+      return { case: cell.case, base: row[at].case, metric: "time", ratio: 1 / ratio[0], low: end(2), high: end(1), margin: fmt.MARGIN, verdict, effect, before: row[at].time, after: cell.time };
+    })).filter(Boolean);
+  }
+
+  // The picture that answers: the change of each case by workload and size, where cases were compared.
+  function drawAnswer(main) {
+    const places = new Map(doc.cases.map((item, at) => [item.id, at]));
+    const found = doc.comparison?.deltas || stackDeltas();
+    const known = found.filter((delta) => delta.metric === "time" && delta.ratio > 0 && places.has(delta.case));
+    if (!known.length) return;
+    const furthest = new Set([...known].sort((a, b) => Math.abs(Math.log(b.ratio)) - Math.abs(Math.log(a.ratio))).slice(0, MOST_ANSWERED));
+    const shown = known.filter((delta) => furthest.has(delta)).sort((a, b) => places.get(a.case) - places.get(b.case));
+    const box = el("div", { class: "answer" });
+    main.append(box);
+    const base = doc.comparison ? versus() : `vs ${doc.matrix.baseline}`;
+    const apart = doc.comparison ? {} : { words: [["head against base", `each case against ${doc.matrix.baseline}`], ["99 % interval", "interval"]], note: "Measured apart: the intervals take both times at their worst." };
+    S.drawForest(box, shown, { title: `Time of each case ${base}`, file: "answer", ...apart });
+    const rest = known.length - shown.length;
+    S.fill(box, [el("p", { class: "note" }, rest > 0 ? `The ${fmt.count(shown.length)} largest of ${fmt.plural(known.length, "effect")}. ` : "", doc.comparison ? S.link("Compare in full", "compare") : S.link("All stacks", "matrix"))]);
+  }
+
   function draw(main, state) {
     main.append(el("h1", {}, S.breakable(doc.title || "Overview")), banner());
     S.fill(main, [warnings(doc.warnings)]);
-    const newest = doc.runs[doc.runs.length - 1];
-    S.fill(main, [el("div", { class: "masonry" }, newest && runCard(newest), doc.machines.map(machineCard))]);
-    if (!doc.cases.length) {
-      main.append(el("h2", {}, "Cases"), el("p", { class: "notice" }, "There is no record in what was given. Nothing measured is never a pass."));
-      return null;
-    }
+    if (doc.cases.length) drawAnswer(main);
+    else main.append(el("h2", {}, "Cases"), el("p", { class: "notice" }, "There is no record in what was given. Nothing measured is never a pass."));
     const section = el("section", { "aria-label": "Cases" });
-    main.append(section);
-    return drawCases(section, state);
+    if (doc.cases.length) main.append(section);
+    const newest = doc.runs[doc.runs.length - 1];
+    S.fill(main, [(newest || doc.machines.length > 0) && el("section", { class: "below", "aria-label": "Run and machine" }, el("h2", {}, "Run and machine"), el("div", { class: "masonry" }, newest && runCard(newest), doc.machines.map(machineCard)))]);
+    return doc.cases.length ? drawCases(section, state) : null;
   }
 
   S.page("overview", "Overview", 10, { when: () => doc.cases.length > 0 || !doc.runs.some((run) => run.href), draw });

@@ -51,11 +51,14 @@
     return Boolean(paired) && fmt.known(low) && fmt.known(high) && !(low <= alone && alone <= high);
   }
 
+  const bothSides = (delta) => drawable(delta.before?.[0]) && drawable(delta.after?.[0]);
+
+  // Where the two figures alone belie the interleaved pairs, head stands where the pairs put it: base times their effect.
   function scatterRows(deltas) {
-    const both = deltas.filter((delta) => drawable(delta.before?.[0]) && drawable(delta.after?.[0]) && !belied(delta)).slice(0, MOST_DOTS);
+    const both = deltas.filter(bothSides).slice(0, MOST_DOTS);
     const names = labels(both);
     return both.map((delta, at) => ({
-      ...common(delta, names[at]), before: delta.before[0], after: delta.after[0], unit: unitOf(delta.metric),
+      ...common(delta, names[at]), before: delta.before[0], after: belied(delta) ? delta.before[0] * delta.ratio : delta.after[0], unit: unitOf(delta.metric),
       before_text: sideText(delta.before, delta.metric), after_text: sideText(delta.after, delta.metric),
     }));
   }
@@ -152,7 +155,7 @@
 
   function sides(comparison) {
     if (comparison.paired) return el("p", { class: "lede" }, "Both arms of each pair were measured interleaved in run ", el("b", {}, comparison.head), ", so drift of the machine cancels out.");
-    return el("p", { class: "lede" }, "Base ", el("b", {}, comparison.base), " against head ", el("b", {}, comparison.head), ": head ÷ base, so for times above 1 is slower.");
+    return el("p", { class: "lede" }, "Base ", el("b", {}, comparison.base), " against head ", el("b", {}, comparison.head), ". Effects are 99 % intervals of the time of head against base.");
   }
 
   function meanTile(metric, [ratio, n, low, high]) {
@@ -173,18 +176,28 @@
     return el("p", { class: "note" }, `${fmt.count(shown)} of ${fmt.count(known)} cases, those with the largest effect. `, el("button", { type: "button", class: "linklike", id: "forest-all", onclick: () => S.go({ all: all ? "" : "yes" }) }, text));
   }
 
+  // Every case is a dot, or is counted here with the reason.
+  function scatterNote(ranked, total) {
+    const sound = ranked.filter(bothSides);
+    const [without, lacking, over] = [total - ranked.length, ranked.length - sound.length, Math.max(0, sound.length - MOST_DOTS)];
+    const moved = sound.slice(0, MOST_DOTS).filter(belied).length;
+    const reasons = [without && `${fmt.count(without)} without a ratio`, lacking && `${fmt.count(lacking)} without a time on both sides`, over && `${fmt.count(over)} with the smallest effects`].filter(Boolean);
+    const left = reasons.length ? `Not drawn: ${reasons.join(", ")}.` : `All ${fmt.count(total)} are drawn.`;
+    return moved ? `${left} ${fmt.plural(moved, "case")} timed alone differ${moved === 1 ? "s" : ""} from the interleaved pairs; head stands where the pairs put it.` : left;
+  }
+
   // The same figures on two axes, for who wants to see all at once; it waits until it is asked for.
-  function drawScatter(holder, ranked, query) {
+  function drawScatter(holder, ranked, total, query) {
     holder.replaceChildren();
     const dots = scatterRows(ranked);
-    if (dots.length < 2) return;
+    if (!dots.length) return;
     const names = arms(doc.comparison);
     const box = el("details", { class: "heat below", open: query.scatter === "1" }, el("summary", { id: "scatter" }, "Before against after, as a scatter plot"));
     const show = () => {
       if (!box.open || box.querySelector("figure")) return;
       const narrow = el("div", { class: "narrow" });
       box.append(narrow);
-      S.chart(narrow, "compare-scatter", dots, { click: toCase, heading: "h2", canvasAbove: MOST_SVG_DOTS, note: names.named ? `Base is ${names.base}.` : "" });
+      S.chart(narrow, "compare-scatter", dots, { click: toCase, heading: "h2", canvasAbove: MOST_SVG_DOTS, note: [names.named && `Base is ${names.base}.`, scatterNote(ranked, total)].filter(Boolean).join(" ") });
     };
     box.addEventListener("toggle", () => {
       S.go({ scatter: box.open ? "1" : "" }, { replace: true, quiet: true });
@@ -205,6 +218,8 @@
     S.chart(holder, "compare-accuracy", accuracyRows(deltas, base), { click: toCase, heading: "h2", note: notDrawn(base) });
   }
 
+  const drawForest = (holder, deltas, options) => S.chart(holder, "compare-forest", forestRows(deltas), { click: toCase, heading: "h2", words: doc.comparison ? [["head against base", against(doc.comparison)]] : [], ...options });
+
   function drawFigures(holder, deltas, query) {
     holder.replaceChildren();
     const ranked = byEffect(deltas);
@@ -213,12 +228,12 @@
       return;
     }
     const drawn = ranked.slice(0, query.all === "yes" ? MOST_ROWS : MOST_DRAWN);
-    S.chart(holder, "compare-forest", forestRows(drawn), { click: toCase, data: () => forestRows(ranked), heading: "h2", words: [["head ÷ base", quotient(doc.comparison)]] });
+    drawForest(holder, drawn, { data: () => forestRows(ranked) });
     S.fill(holder, [forestNote(drawn.length, ranked.length, query)]);
     drawAccuracy(holder, ranked, query);
   }
 
-  const quotient = (comparison) => [arms(comparison).head, arms(comparison).base].join(" ÷ ");
+  const against = (comparison) => [arms(comparison).head, arms(comparison).base].join(" against ");
 
   // By how much in units, unless the sides' figures are of other measurements than the change.
   function absolute({ before, after, metric, ...delta }) {
@@ -238,8 +253,8 @@
     return [
       { key: "verdict", title: "Verdict", value: (delta) => VERDICTS.indexOf(delta.verdict), cell: (delta) => S.badge(delta.verdict), class: "nowrap" },
       { key: "case", title: "Case", head: true, value: (delta) => shortName(delta.case), cell: (delta) => S.caseLink(delta.case, S.breakable(shortName(delta.case))), class: "case-cell" },
+      { key: "ratio", title: "Effect, 99 %", class: "verdict-cell", first: "desc", value: (delta) => delta.ratio, cell: (delta) => delta.ratio && [delta.effect, absolute(delta)] },
       figureColumn("before", S.capital(`${names.base}${alone}`)), figureColumn("after", S.capital(`${names.head}${alone}`)),
-      { key: "ratio", title: "Effect, 99 %", numeric: true, first: "desc", value: (delta) => delta.ratio, cell: (delta) => delta.ratio && [delta.effect, absolute(delta)] },
       { key: "p", title: "p", numeric: true, help: "Chance of a difference as large where there is none", value: (delta) => delta.p, cell: (delta) => (fmt.known(delta.p) ? (delta.p < 1e-4 ? "<0.0001" : delta.p.toPrecision(2)) : null) },
       { key: "paired", title: "Measured", value: (delta) => (delta.paired ? "interleaved" : "apart"), help: "Interleaved: both arms took turns in one run" },
       reasons && { key: "reason", title: "Why", cell: (delta) => delta.reason && el("span", { class: "reason", title: delta.reason }, delta.reason) },
@@ -336,7 +351,7 @@
       const signature = [now.query.metric, now.query.verdict, now.query.workload, now.query.q, now.query.all, now.query.against].join("\n");
       if (signature !== drawn) {
         drawFigures(figures, kept, now.query);
-        drawScatter(scatter, byEffect(kept), now.query);
+        drawScatter(scatter, byEffect(kept), kept.length, now.query);
       }
       drawn = signature;
       S.announce(`${fmt.count(kept.length)} of ${fmt.plural(ofMetric.length, "case")}`);
@@ -346,5 +361,5 @@
   }
 
   S.page("compare", "Compare", 20, { when: () => Boolean(doc.comparison), draw });
-  Object.assign(S, { shortName, arms });
+  Object.assign(S, { shortName, arms, drawForest });
 })();

@@ -131,6 +131,16 @@
     }
   }
 
+  // Where the case was compared: both sides' samples over each other, and how the ratio settled.
+  function drawArms(main, item) {
+    const found = ["case-overlay", "case-rebuilds"].map((name) => [name, S.rowsOf(name).filter((row) => row.case === item.id)]).filter(([, rows]) => rows.length);
+    if (!found.length) return;
+    const { base, effect } = S.deltaOf(item.id);
+    const pair = el("div", { class: found.length > 1 ? "grid2" : "narrow" });
+    main.append(el("h2", {}, "Against the base"), el("p", { class: "lede" }, el("b", {}, effect), ", against ", S.caseLink(base), "."), pair);
+    for (const [name, rows] of found) S.chart(pair, name, rows);
+  }
+
   function memory(item) {
     const names = Object.keys(item.metrics).filter((name) => doc.metrics[name]?.unit === "B" && MEMORY.test(name));
     if (!names.length) return null;
@@ -284,6 +294,7 @@
     S.fill(main, [tiles(item), ...repeat(item)]);
     S.drawRequests(main, item);
     S.drawReplay(main, item);
+    drawArms(main, item);
     drawSamples(main, item);
     drawPhases(main, item);
     drawHistory(main, item);

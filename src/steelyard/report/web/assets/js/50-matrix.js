@@ -48,7 +48,7 @@
   function mean(base, rows, column) {
     const ratios = rows.map(({ at }) => speedup(base, at, column.at)).filter((ratio) => ratio?.[0] > 0);
     const end = (place) => (column.name !== base && ratios.every((ratio) => ratio[place] > 0) ? geometric(ratios.map((ratio) => ratio[place])) : null);
-    return ratios.length ? { mean: geometric(ratios.map(([value]) => value)), low: end(1), high: end(2), n: ratios.length } : null;
+    return ratios.length ? { mean: geometric(ratios.map(([value]) => value)), low: end(1), high: end(2), n: ratios.length, itself: column.name === base } : null;
   }
 
   // A stack that never worked would leave nothing in common; it is left out, and says so by having no mean.
@@ -65,11 +65,26 @@
 
   // ---- cells
 
-  function direction(ratio) {
-    const [value, low, high] = ratio;
-    if (fmt.known(low) && fmt.known(high) && low <= 1 && high >= 1) return ["≈", "no clear difference"];
-    return value >= 1 ? ["▲", "faster"] : ["▼", "slower"];
+  // Where the comparison has the same two cases, the cell says what the comparison says.
+  const between = (() => {
+    let known = null;
+    const key = (base, head) => `${base}\n${head}`;
+    const all = () => (known ||= new Map((doc.comparison?.deltas || []).filter((delta) => delta.metric === "time" && delta.ratio).map((delta) => [key(delta.base, delta.case), delta])));
+    return (base, head) => all().get(key(base, head));
+  })();
+
+  // Verdict and words for one case against another, of which a speedup with its interval is known.
+  function held(base, head, [speedup, least, most, paired]) {
+    const delta = paired ? between(base, head) : null;
+    if (delta) return [delta.verdict, delta.effect];
+    const whole = fmt.known(least) && fmt.known(most) && least > 0;
+    const [ratio, low, high] = [1 / speedup, whole ? 1 / most : null, whole ? 1 / least : null];
+    const turned = paired ? between(head, base) : null;
+    const verdict = turned?.verdict === "unclear" ? "unclear" : fmt.judged(ratio, low, high, turned?.margin);
+    return [verdict, fmt.effect(ratio, low, high, verdict, turned?.margin)];
   }
+
+  const baseCase = (now, row) => doc.matrix.cells[row][doc.matrix.columns.indexOf(now.base)]?.case;
 
   function paint(cell, value) {
     cell.classList.add(value >= 1 ? "tint-faster" : "tint-slower");
@@ -82,24 +97,26 @@
     return el("span", { class: "faint", title: "There was nothing to verify the answer against" }, "not checked");
   }
 
-  function fullText(row, column, cell, ratio) {
+  function fullText(now, { row, at }, column, cell, ratio) {
     const item = S.caseById(cell.case);
-    const said = ratio && cell.status === "ok" ? `${fmt.speedup(...ratio.slice(0, 3))} than the baseline, ${ratio[3] ? "weighed side by side" : "from separate measurements"}` : fmt.words(cell.status);
+    const said = ratio && cell.status === "ok" ? `${held(baseCase(now, at), cell.case, ratio)[1]} against the baseline, ${ratio[3] ? "weighed side by side" : "from separate measurements"}` : fmt.words(cell.status);
     return [`${row.name} on ${column.name}`, said, cell.time ? fmt.measured(...cell.time.slice(0, 3), "s") : "", item?.reason].filter(Boolean).join("\n");
   }
 
-  function soundCell(td, now, column, cell, ratio) {
+  function soundCell(td, now, at, column, cell, ratio) {
     const item = S.caseById(cell.case);
     const time = cell.time ? fmt.measured(...cell.time.slice(0, 3), "s") : "no time";
     const aside = el("span", { class: "cell-aside" }, checked(item));
     if (now.show !== "speedup") return td.append(S.caseLink(cell.case, item ? fmt.metric(item, now.show) : "–"), aside);
     if (column.name === now.base) return td.append(S.caseLink(cell.case, time), el("span", { class: "cell-aside" }, "baseline · ", checked(item)));
     if (!ratio) return td.append(S.caseLink(cell.case, time), el("span", { class: "cell-aside" }, "baseline has no time · ", checked(item)));
-    const [glyph, word] = direction(ratio);
-    if (glyph !== "≈") paint(td, ratio[0]);
-    const [number, half] = fmt.speedup(...ratio.slice(0, 3)).split(" [");
+    const [verdict, words] = held(baseCase(now, at), cell.case, ratio);
+    if (verdict === "slower" || verdict === "faster") paint(td, ratio[0]);
+    const [number, half] = words.split(" [");
+    td.dataset.verdict = verdict;
     const link = S.caseLink(cell.case, "");
-    link.replaceChildren(el("span", { class: "glyph", "aria-label": word, role: "img" }, glyph), " ", el("b", {}, number), half ? el("span", { class: "half" }, ` [${half}`) : "");
+    link.replaceChildren();
+    S.fill(link, [el("span", { class: "glyph", "aria-label": verdict, role: "img" }, S.GLYPHS[verdict]), " ", el("b", {}, number), half && [" ", el("span", { class: "half" }, `[${half}`)]]);
     aside.prepend(`${time} · `);
     if (now.mixed && !ratio[3]) aside.append(" · unpaired");
     return td.append(link, aside);
@@ -109,9 +126,9 @@
     const cell = doc.matrix.cells[at][column.at];
     if (!cell) return el("td", { class: "cell-none", "data-status": "absent" }, el("span", { class: "faint" }, "not asked"));
     const ratio = speedup(now.base, at, column.at);
-    const td = el("td", { "data-status": cell.status, "data-column": column.name, title: fullText(row, column, cell, ratio) });
+    const td = el("td", { "data-status": cell.status, "data-column": column.name, title: fullText(now, { row, at }, column, cell, ratio) });
     if (cell.status === "ok") {
-      soundCell(td, now, column, cell, ratio);
+      soundCell(td, now, at, column, cell, ratio);
       return td;
     }
     td.classList.add(cell.status === "wrong" || BROKEN.has(cell.status) ? "cell-bad" : "cell-out");
@@ -147,7 +164,7 @@
     return el("td", { "data-rate": column.name }, total ? `${ok} of ${total} ok` : "–", bad && el("span", { class: "cell-aside bad-text" }, bad), out > 0 && el("span", { class: "cell-aside" }, `${out} unsupported or left out`));
   }
 
-  const meanCell = (found, told) => el("td", { "data-n": found ? found.n : 0 }, found ? [el("b", {}, fmt.speedup(found.mean, found.low, found.high)), el("span", { class: "cell-aside" }, told(found.n))] : el("span", { class: "faint" }, "–"));
+  const meanCell = (found, told) => el("td", { "data-n": found ? found.n : 0 }, found ? [el("b", {}, found.itself ? "baseline" : fmt.speedup(found.mean, found.low, found.high)), el("span", { class: "cell-aside" }, told(found.n))] : el("span", { class: "faint" }, "–"));
 
   function headRows(now) {
     const { base, shown, rows } = now;
@@ -186,7 +203,7 @@
       const known = (cell.status === "ok" && speedup(now.base, at, column.at)) || null;
       const [value, low, high, paired] = known && column.name === now.base ? ITSELF : known || [null, null, null, null];
       const time = cell.time ? fmt.measured(...cell.time.slice(0, 3), "s") : "";
-      const text = cell.status !== "ok" ? S.badge(cell.status).textContent : value ? (paired === null ? "baseline" : fmt.speedup(value, low, high)) : time;
+      const text = cell.status !== "ok" ? S.badge(cell.status).textContent : value ? (paired === null ? "baseline" : held(baseCase(now, at), cell.case, [value, low, high, paired])[1]) : time;
       return { row: row.name, column: column.name, row_order: order, column_order: place, speedup: value, low, high, measured: S.measuredHow(paired), text, status: cell.status, time, case: cell.case };
     })).filter(Boolean);
   }
@@ -290,5 +307,6 @@
     return update;
   }
 
+  S.held = held;
   S.page("matrix", "Matrix", 30, { when: () => Boolean(doc.matrix && doc.matrix.rows.length), draw });
 })();

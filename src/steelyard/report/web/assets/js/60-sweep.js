@@ -96,9 +96,16 @@
       if (!item) return null;
       const [speedup, low, high, paired] = (metric === "time" && pairedRatio(held.get(point.x), item)) || quotient(held.get(point.x), item, metric);
       const shown = item.metrics[metric] ? fmt.metric(item, metric) : "–";
-      const text = item.status !== "ok" ? S.badge(item.status).textContent : speedup ? (paired === null ? "baseline" : fmt.speedup(speedup, low, high)) : shown;
+      const text = item.status !== "ok" ? S.badge(item.status).textContent : speedup ? (paired === null ? "baseline" : metric === "time" ? S.held(held.get(point.x).id, item.id, [speedup, low, high, paired])[1] : fmt.speedup(speedup, low, high)) : shown;
       return { row: line.name, column: String(point.x), row_order: order, column_order: xs.indexOf(point.x), speedup, low, high, measured: S.measuredHow(paired), text, status: item.status, time: shown, case: item.id };
     })).filter(Boolean);
+  }
+
+  // The speedups as lines over the parameter; the baseline is the line at one, so that each variant keeps its colour.
+  function speedupRows(sweep, base, cells) {
+    const xs = [...new Set(sweep.lines.flatMap((line) => line.points.map((point) => point.x)))].sort((a, b) => a - b);
+    const ahead = cells.filter((cell) => cell.speedup !== null);
+    return ahead.every((cell) => cell.row === base) ? [] : ahead.map(({ row, column_order: order, speedup, low, high, measured, text, status, case: id }) => ({ x: xs[order], order, line: row, speedup, low, high, axis: sweep.axis, over: base, measured, text, status, case: id }));
   }
 
   // ---- page
@@ -163,6 +170,8 @@
     const about = S.capital(fmt.label(metric));
     if (rows.length) S.chart(box, chartName(sweep, rows), rows, { title: `${about} over ${sweep.axis}`, file: "sweep", heading: "h2", click, signals: sweep.kind === "number" && xs.length <= 16 ? { ticks: xs.sort((a, b) => a - b) } : {} });
     else box.append(el("p", { class: "notice" }, names.length ? `No point of this sweep has a figure for “${fmt.label(metric)}”.` : "Nothing here gave a time: see why below."));
+    const ahead = metric === "time" && sweep.kind === "number" ? speedupRows(sweep, base, heat) : [];
+    if (ahead.length > 1) S.chart(box, `sweep-speedup-${wide(xs, WIDE.x) ? "log" : "linear"}`, ahead, { title: `Speedup over ${base}, by ${sweep.axis}`, file: "sweep-speedup", heading: "h2", click, signals: xs.length <= 16 ? { ticks: xs.sort((a, b) => a - b) } : {} });
     if (heat.length) drawHeat(aside, heat, { click, height: lines.length * 34, title: metric === "time" ? `Speedup over ${base}` : `${about}: times better than ${base}` });
     S.fill(aside, [notes(sweep)]);
   }

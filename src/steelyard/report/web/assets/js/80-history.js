@@ -130,8 +130,8 @@
 
   function gathered(query) {
     const words = (query.q || "").toLowerCase().split(/\s+/).filter(Boolean);
-    const fits = (series) => words.every((word) => series.case.toLowerCase().includes(word)) && (!query.machine || machineName(series) === query.machine);
-    const wanted = { changed: ({ last }) => last, slower: ({ moved }) => moved > 1, faster: ({ moved }) => moved < 1 }[query.only] || (() => true);
+    const fits = (series) => words.every((word) => series.case.toLowerCase().includes(word)) && (!query.machine || machineName(series) === query.machine) && (!query.workload || workloadOf(series.case) === query.workload);
+    const wanted = { changed: ({ last }) => last, known: ({ changes }) => changes.some((change) => change.known), news: ({ changes }) => changes.some((change) => !change.known), slower: ({ moved }) => moved > 1, faster: ({ moved }) => moved < 1 }[query.only] || (() => true);
     return all().filter(fits).map((series) => {
       const { points, changes } = within(series, query.from, query.to);
       const moved = changes.reduce((product, change) => product * change.ratio, 1);
@@ -157,11 +157,15 @@
     return items.reduce((most, item) => (worst(item) > worst(most) ? item : most));
   }
 
+  // A change that the store's known-changes.toml names is no alarm, and says why.
+  const changeCell = (change) => (change.known ? [S.badge("known", changeText(change)), el("span", { class: "others" }, `known: ${change.known}`)] : S.badge(verdictOf(change), changeText(change)));
+  const workloadOf = (id) => String(id).split(/[[@]/)[0];
+
   // ---- tables
 
   function changeColumns() {
     return [
-      { key: "size", title: "Change", class: "nowrap", first: "desc", value: ({ change }) => change.ratio, cell: ({ change }) => S.badge(verdictOf(change), `${verdictOf(change)} ${changeText(change)}`) },
+      { key: "size", title: "Change", class: "nowrap", first: "desc", value: ({ change }) => change.ratio, cell: ({ change }) => changeCell(change) },
       { key: "case", title: "Case", head: true, class: "case-cell", value: ({ series }) => series.case, cell: ({ series }) => seriesLink(series.case) },
       { key: "since", title: "Since", class: "nowrap", first: "desc", value: ({ change }) => change.created, cell: ({ change }) => [fmt.day(change.created), " ", runLink(change.run, `run ${change.run}`)] },
       { key: "commits", title: "Commits", sort: false, value: ({ change }) => [change.last, change.first].filter(Boolean).join(".."), cell: ({ change }) => [commitsCell(change), change.others.length ? el("span", { class: "others" }, `also changed: ${change.others.slice(0, 4).join(", ")}${change.others.length > 4 ? " …" : ""}`) : ""] },
@@ -177,11 +181,11 @@
 
   // Several steps are told together; where they undo each other, that is what is said.
   function movedCell({ last, moved, changes }) {
-    if (!last) return S.badge("same");
-    if (changes.length === 1) return S.badge(verdictOf(last), changeText(last));
+    if (!last) return el("span", { class: "faint" }, "no change found");
+    if (changes.length === 1) return changeCell(last);
     const sure = changes.every((change) => fmt.known(change.low) && fmt.known(change.high));
     const [low, high] = ["low", "high"].map((end) => (sure ? changes.reduce((product, change) => product * change[end], 1) : null));
-    if (sure && low <= 1 && high >= 1) return S.badge("same", `back after ${changes.length} steps`);
+    if (sure && low <= 1 && high >= 1) return el("span", {}, `back after ${changes.length} steps`);
     return S.badge(moved > 1 ? "slower" : "faster", `${fmt.change(moved, low, high)}, ${changes.length} steps`);
   }
 
@@ -246,7 +250,8 @@
   function fields() {
     return [
       { name: "from", label: "From", kind: "date" }, { name: "to", label: "To", kind: "date" },
-      { name: "only", label: "Series", any: "all", options: [["changed", "that changed"], ["slower", "now slower"], ["faster", "now faster"]] },
+      { name: "only", label: "Series", any: "all", options: [["changed", "that changed"], ["news", "changed, not known"], ["known", "known changes"], ["slower", "now slower"], ["faster", "now faster"]] },
+      { name: "workload", label: "Workload", options: S.distinct(all(), (series) => workloadOf(series.case)) },
       { name: "machine", label: "Machine", options: S.distinct(all(), machineName) },
       { name: "q", label: "Search", kind: "text", placeholder: "part of a case" },
     ];

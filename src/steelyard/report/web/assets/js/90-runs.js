@@ -30,11 +30,11 @@
     return [
       { key: "created", title: "Made", first: "desc", class: "nowrap", value: (run) => run.created, cell: (run) => fmt.date(run.created) },
       { key: "id", title: "Run", head: true, class: "nowrap", cell: place },
+      { key: "bad", title: "Outcome", first: "desc", class: "verdict-cell", value: bad, cell: (run) => [counts(run), notes(run)] },
       { key: "experiment", title: "Experiment" },
       { key: "commit", title: "Commit", class: "nowrap", value: (run) => run.commit, cell: (run) => (run.commit ? el("code", { title: run.commit }, fmt.commit(run.commit, run.dirty)) : "") },
       several(machine) && { key: "machine", title: "Machine", value: machine },
       { key: "cases", title: "Cases", numeric: true, first: "desc", value: total },
-      { key: "bad", title: "Outcome", first: "desc", value: bad, cell: (run) => [counts(run), notes(run)] },
       doc.runs.some((run) => run.conditions?.length) && { key: "conditions", title: "Conditions", sort: false, value: (run) => (run.conditions || []).join(", ") },
       doc.runs.some((run) => run.monitor) && { key: "monitor", title: "Meanwhile", sort: false, value: (run) => run.monitor || "" },
       { key: "version", title: "Steelyard" },
@@ -90,5 +90,5 @@
     return update;
   }
 
-  S.page("runs", "Runs", doc.cases.length ? 70 : 5, { when: () => doc.runs.length > 0, draw });
+  S.page("runs", "Runs", () => (doc.cases.length ? 70 : 5), { when: () => doc.runs.length > 0, draw });
 })();

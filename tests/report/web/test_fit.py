@@ -1,4 +1,4 @@
-"""A packed document is shorter and loses nothing; one that is too large for a page loses what matters least, and says so."""
+"""A large document is zipped and loses nothing; one that is too large for a page loses what matters least, and says so."""
 
 from __future__ import annotations
 
@@ -8,29 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from steelyard.analyze.compare import RunsSide
 from steelyard.model.case import Case
 from steelyard.report.web.document import document
 from steelyard.report.web.fit import MANY, STEPS, fit, weight
-from steelyard.report.web.packing import pack, packed_rows
+from steelyard.report.web.html import single_page
 from steelyard.store.runs import Header, Run
 from tests.analyze.saved import pair, record
 from tests.report.web.shape import check
-from tests.report.web.unpacking import unpack, unpacked_rows
-
-values = st.recursive(
-    st.one_of(st.none(), st.booleans(), st.integers(-3, 3), st.text(max_size=3)),
-    lambda inner: st.one_of(st.lists(inner, max_size=2), st.dictionaries(st.sampled_from("abv"), inner, max_size=2)),
-    max_leaves=5,
-)
-
-
-@given(st.lists(st.dictionaries(st.sampled_from(["id", "x", "y", "z"]), values, max_size=4), max_size=12))
-def test_any_rows_come_back_as_they_were(rows: list[dict[str, Any]]) -> None:
-    assert json.loads(json.dumps(unpacked_rows(json.loads(json.dumps(packed_rows(rows)))))) == rows
+from tests.report.web.test_html import Page
 
 
 @pytest.fixture(scope="module")
@@ -47,20 +34,21 @@ def large() -> dict[str, Any]:
     return document([run], base=RunsSide("b", (old,)))
 
 
-def test_a_large_document_comes_back_whole(large: dict[str, Any]) -> None:
+def test_a_large_page_holds_the_whole_document_zipped(large: dict[str, Any]) -> None:
     check(large)
-    small = json.dumps(pack(large))
-    assert len(small) < 0.6 * len(json.dumps(large))
-    assert unpack(json.loads(small)) == large
+    page = Page(single_page(large))
+    assert page.data == json.loads(json.dumps(large)) and len(page.held) < 0.2 * len(json.dumps(large))
+    assert single_page(large) == single_page(large), "the same document gives the same bytes"
 
 
-def test_a_small_document_stays_as_it_is() -> None:
+def test_a_small_document_can_be_read_in_the_source() -> None:
     made = document([Run(Path("a"), Header(id="a"), (record(Case("op/a").id, 1.0),))])
-    assert pack(made) is made and unpack(made) is made
+    assert json.loads(Page(single_page(made)).held) == made
 
 
-def test_what_a_document_will_weigh_is_known_before_it_is_packed(large: dict[str, Any]) -> None:
-    assert weight(large) == pytest.approx(len(json.dumps({**pack(large), "charts": {}}, separators=(",", ":"))), rel=0.25)
+def test_what_a_document_will_weigh_is_known_before_it_is_written(large: dict[str, Any]) -> None:
+    bare = {**large, "charts": {}}
+    assert weight(large) == pytest.approx(len(Page(single_page(bare)).held), rel=0.05)
 
 
 def test_where_there_is_room_nothing_is_left_out(large: dict[str, Any]) -> None:
