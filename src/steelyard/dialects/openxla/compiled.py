@@ -57,7 +57,7 @@ def binding(tool: str, cpus: str) -> tuple[tuple[tuple[str, str], ...], str]:
     except ValueError:
         asked = []
     if cpus and not (asked and {*asked} <= here):
-        return (), f"there are no CPUs {cpus} among {str(sorted(here))[1:-1]}; --thread_config of {tool} has threads with {BOUND[tool]}"
+        return (), f"{cpus} names no CPUs of these, {str(sorted(here))[1:-1]}: --thread_config of {tool} has threads with {BOUND[tool]}"
     ids = ",".join(map(str, asked))
     return (() if not cpus else (("IREE_RUNTIME_FLAGS", f"--task_topology_cpu_ids={ids}"),) if tool == "iree" else ((CPUS, ids),)), ""
 
