@@ -51,6 +51,7 @@ def test_a_program_is_its_statements_with_their_regions() -> None:
 
 def test_what_it_writes_can_be_read_again_and_holds_only_what_is_called() -> None:
     text = read_program(TEXT).text()
+    assert "\n    %4 = " in text and "\n    return" in read_program(TEXT.replace("\n    ", "\n")).text()
     assert "@helper" in text and "@unused" not in text and text.count("{") == text.count("}")
     assert read_program(text).size == read_program(TEXT).size
 

@@ -36,6 +36,14 @@ def test_what_is_left_is_the_operation_that_shows_it() -> None:
     assert len({step.program.text() for step in steps}) == len(steps), "nothing is judged twice"
 
 
+def test_a_program_that_can_only_begin_later_is_halved_at_once() -> None:
+    """Its last operation shows it, so that no earlier end does."""
+    body = "\n".join(f"    %{place + 1} = stablehlo.abs %{place} : tensor<8xf32>" for place in range(63))
+    text = f"func.func @main(%0: tensor<8xf32>) -> tensor<8xf32> {{\n{body}\n    return %63 : tensor<8xf32>\n}}\n"
+    found, steps = reduced(text, wrong_where("%63 ="))
+    assert len(found.statements) == 1 and len(steps) < 20
+
+
 def test_two_operations_that_are_needed_together_stay() -> None:
     found, _ = reduced(MARKED, lambda text: Symptom("wrong") if "sine" in text and "%12 =" in text else None)
     assert [statement.made for statement in found.statements] == ["%9", "%10", "%11", "%12"]

@@ -104,6 +104,7 @@ def test_right_and_wrong_programs(home: str, exported: Path, tmp_path: Path) -> 
         assert metrics["code_size"]["unit"] == "B" and metrics["code_size"]["value"] > 0
     assert found["text", "iree"]["metrics"]["runtime_peak_memory"]["value"] > 0
     assert found["text", "iree"]["metrics"]["load_time"]["value"] > 0
+    assert found["text", "xla"]["metrics"]["discarded"]["value"] == 0, "that PJRT's threads take turns with ours disturbs nothing"
 
 
 def test_iree_compiles_nothing_that_is_not_known_to_compute(home: str, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ A program is its entry function as a list of statements. Whether a smaller one s
 from __future__ import annotations
 
 import re
+import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -52,7 +53,7 @@ class CutProgram:
         """The module as a compiler reads it, with the other functions that are still called."""
         arguments = ", ".join(f"{name}: {kind}" for name, kind in self.arguments)
         kinds = ", ".join(kind for _, kind in self.outputs)
-        body = "\n".join(statement.text.rstrip() for statement in self.statements)
+        body = textwrap.indent(textwrap.dedent("\n".join(statement.text.rstrip() for statement in self.statements)), "    ")
         names = ", ".join(name for name, _ in self.outputs)
         head = f'  func.func public @"{self.entry}"({arguments}) -> ({kinds}) {{'
         called = _called("\n".join(statement.text for statement in self.statements), dict(self.others))
@@ -210,14 +211,13 @@ def _type_of(text: str) -> str:
 
 
 def smaller(program: CutProgram) -> Iterator[CutProgram]:
-    """Programs that are smaller than this one, the smallest cuts last: half of its outputs, one of them, an end at an earlier statement,
-    a beginning at a later one."""
+    """Programs that are smaller than this one, the smallest cuts last: half of its outputs, one of them, then by turns an end at an
+    earlier statement and a beginning at a later one, since a program that can only be cut at one side is halved there at once."""
     for outputs in _fewer(program.outputs):
         yield replace(program, outputs=outputs).pruned()
     typed = [statement for statement in program.statements if statement.type]
     for place in spread(len(typed)):
         yield replace(program, outputs=((typed[place].made, typed[place].type),)).pruned()
-    for place in spread(len(typed)):
         yield _begun_at(program, typed[len(typed) - 1 - place])
 
 

@@ -61,17 +61,21 @@ def command(**options: Any) -> int:
         whole = read_case(question.case, Path(folder))
         judge = question.judge(Path(folder))
         found = reduce_program(whole, judge, until, _progress)
+        complete = time.monotonic() < until
         symptom = judge(found.text())
     output.mkdir(parents=True, exist_ok=True)
     (output / PROGRAM).write_text(found.text(), encoding="utf-8")
     line = repeat_line(question, output / PROGRAM)
-    (output / COMMAND).write_text(f"{line}\n", encoding="utf-8")
     kind = symptom.kind if symptom else "not the same any more: it does not show every time"
+    reason = " ".join(symptom.words.split()) if symptom else ""
+    (output / COMMAND).write_text(f"{line}\n# {kind}: {reason}\n" if reason else f"{line}\n", encoding="utf-8")
     if options["as_json"]:
-        told = {"symptom": kind, "reason": symptom.words if symptom else "", "command": line, "program": str(output / PROGRAM)}
+        told = {"symptom": kind, "reason": reason, "command": line, "program": str(output / PROGRAM), "complete": complete}
         emit_json(told | {"operations": len(found.statements), "before": len(whole.statements)})
     else:
         say(f"{len(whole.statements)} operations → {len(found.statements)}, {kind}: {output / PROGRAM}")
+        for text in (reason, "" if complete else f"the time limit of {options['time_limit']} ended the search: it may be cut further"):
+            say(f"  {text}") if text else None
         say(f"  shows it: {line}")
     return 0
 

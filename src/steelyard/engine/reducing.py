@@ -124,7 +124,7 @@ def _symptom(run: Run, case: Case, vs: str | None) -> Symptom | None:
     if record.status != "ok":
         return Symptom(record.status, record.reason)
     slow = [weigh(pair) for pair in run.pairs if vs and pair.head.id == record.id]
-    return Symptom(SLOWER) if any(delta.verdict == "slower" and delta.material for delta in slow) else None
+    return next((Symptom(SLOWER, delta.effect) for delta in slow if delta.verdict == "slower" and delta.material), None)
 
 
 def text_of(case: Case, store: Path) -> tuple[str, str]:

@@ -57,7 +57,8 @@ def test_a_binding_is_applied_or_the_case_is_unsupported() -> None:
     assert binding("iree", str(HERE[0])) == ((("IREE_RUNTIME_FLAGS", f"--task_topology_cpu_ids={HERE[0]}"),), "")
     assert "no CPUs" in binding("iree", "4000")[1] and "no CPUs" in binding("iree", "x")[1]
     assert binding("tflite", f"{(1 << max(HERE) + 8) - 1:x}") == ((("STEELYARD_CPUS", ",".join(map(str, HERE))),), "")
-    assert "no CPUs" in binding("tflite", "0")[1] and "no CPUs" in binding("tflite", "x")[1]
+    assert "0 names no CPUs of these" in binding("tflite", "0")[1] and "mask in hex" in binding("tflite", "0,1")[1]
+    assert "mask" not in binding("iree", "4000")[1]
     assert binding("hlo", str(HERE[0])) == ((("STEELYARD_CPUS", str(HERE[0])),), "") and binding("hlo", "") == ((), "")
 
 
@@ -67,3 +68,5 @@ def test_a_folder_without_fitting_programs_is_told_before_anything_runs(tmp_path
     assert json.dumps("thread") and "not a thread configuration" in steelyard(
         "as", "openxla", "tflite", "--artifact-dir", ".", "-o", "r.json", "--thread_config", "x", cwd=tmp_path, check=2
     ).stderr  # fmt: skip
+    assert "taskset's mask" in " ".join(steelyard("as", "openxla", "tflite", "--help", cwd=tmp_path).stdout.split())
+    assert "mask" not in steelyard("as", "openxla", "iree", "--help", cwd=tmp_path).stdout

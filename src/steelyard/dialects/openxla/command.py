@@ -74,9 +74,7 @@ def tool_command(tool: str) -> click.Command:
     @with_options(
         spelt("-o", "--output", type=FILE, required=True, metavar="FILE.json", help="Where results are added."),
         spelt("-name", "--benchmark-name", "name", required=True, metavar="REGEX", help="Must match the whole name, such as models/BERT.+"),
-        spelt(
-            "-device", "--target-device", "device", required=True, type=click.Choice([*DEVICES]), help="Name of the machine in the results."
-        ),
+        spelt("-device", "--target-device", "device", required=True, type=click.Choice([*DEVICES]), help="Machine's name in the results."),
         spelt("-w", "--warmup-iterations", "warmup", type=LEAST_0, default=5, show_default=True, help="Calls before."),
         spelt("-iter", "--iterations", type=LEAST_1, default=100, show_default=True, help="Timed calls."),
         spelt("-c", "--compiler", type=click.Choice(COMPILERS[tool]), default=COMPILERS[tool][0], show_default=True, help="Compiler."),
@@ -189,9 +187,7 @@ def lint(definitions: tuple[Path, ...]) -> int:
 @click.argument("framework", type=click.Choice([*TOOLS, "tflite"]))
 @with_options(
     spelt("-o", "--output-dir", "output", type=FILE, metavar="DIR", help="Where the models' folders are made.  [default: one in TMPDIR]"),
-    spelt(
-        "-f", "--filter", "names", multiple=True, default=(".*",), metavar="REGEX", help="Must match the whole name of a model; repeatable."
-    ),
+    spelt("-f", "--filter", "names", multiple=True, default=(".*",), metavar="REGEX", help="Must match a model's whole name; repeatable."),
     spelt("--iree-ir-tool", "ir_tool", type=FILE, metavar="PROGRAM", help="Write StableHLO as bytecode alone; the program is not needed."),
     spelt("--auto-upload", "upload", is_flag=True, help="Publish each folder to GCS_UPLOAD_DIR, any address of fsspec's, then delete it."),
     spelt("--only", multiple=True, metavar="KIND", help="Only these kinds of programs, such as stablehlo_mlir."),
@@ -219,22 +215,22 @@ def make_artifacts(framework: str, output: Path | None, ir_tool: Path | None, up
 
 def compiler_command(tool: str) -> click.Command:
     """A tool of the compiler level with the flags of the original; programs that it started are named and not needed."""
-    from steelyard.dialects.openxla.compiled import ITERATIONS, CompilerOptions, parse_threads
+    from steelyard.dialects.openxla.compiled import BOUND, ITERATIONS, CompilerOptions, parse_threads
 
     @click.command(tool, context_settings=CONTEXT, help="Run exported programs, and add their results to a JSON file.")
     @with_options(
         spelt("-o", "--output", type=FILE, required=True, metavar="FILE.json", help="Where results are added."),
         spelt("--artifact-dir", "folder", type=FILE, required=True, metavar="DIR", help="Folder written by make-artifacts."),
         spelt("-name", "--benchmark-name", "name", default=".*", metavar="REGEX", help="Must match the whole name, such as models/BERT.+"),
-        spelt("-device", "--target-device", "device", default="host-cpu", show_default=True, help="Name of the machine in the results."),
+        spelt("-device", "--target-device", "device", default="host-cpu", show_default=True, help="Machine's name in the results."),
         spelt("-iter", "--iterations", type=LEAST_1, default=ITERATIONS[tool], show_default=True, help="Timed calls."),
-        spelt("--thread-config", "threads", default="{1: ''}", metavar="TEXT", help="Threads and CPUs: \"{1: '0', 4: '0,1,2,3'}\"."),
+        spelt("--thread-config", "threads", default="{1: ''}", metavar="TEXT", help=f"Numbers of threads with {BOUND[tool]}."),
         *(spelt(name, metavar="PROGRAM", expose_value=False, help="Not needed.") for name in STARTED[tool]),
         spelt("--verbose", is_flag=True, help="Print each result as it comes."),
         *COMMON[-3:],
     )
     def run(name: str, threads: str, **given: Any) -> int:
-        return perform([CompilerOptions(tool, (name,), threads=parse_threads(threads), **given)])
+        return perform([CompilerOptions(tool, (name,), threads=parse_threads(threads, tool), **given)])
 
     made: click.Command = run
     return made

@@ -26,6 +26,7 @@ BACKENDS = {"hlo": "xla", "iree": "iree", "tflite": "litert"}
 KINDS = {"hlo": ("xla_hlo_dump", "stablehlo_mlir"), "iree": ("stablehlo_mlir", "linalg_mlir", "tosa_mlir"), "tflite": ("tflite_",)}
 """By tool, which programs of a folder it runs, the first that is there."""
 ITERATIONS = {"hlo": 10, "iree": 20, "tflite": 50}
+BOUND = dict.fromkeys(BACKENDS, "their CPUs: \"{1: '0', 2: '0,1'}\"") | {"tflite": "taskset's mask in hex: \"{1: '1', 2: '3'}\""}
 
 
 @dataclass(frozen=True)
@@ -36,15 +37,15 @@ class CompilerOptions(ToolOptions):
     threads: tuple[tuple[int, str], ...] = ((1, ""),)
 
 
-def parse_threads(text: str) -> tuple[tuple[int, str], ...]:
-    """`{1: '0', 4: '0,1,2,3'}`: numbers of threads with ids of CPUs, or for TFLite with a mask of them; a literal, never executed."""
+def parse_threads(text: str, tool: str = "iree") -> tuple[tuple[int, str], ...]:
+    """`{1: '0', 2: '0,1'}`: numbers of threads with ids of CPUs, or for TFLite with a mask of them; a literal, never executed."""
     try:
         found = ast.literal_eval(text) if len(text) < 10_000 else None
     except (ValueError, SyntaxError, MemoryError, RecursionError):
         found = None
     items = found.items() if isinstance(found, dict) else ()
     if not items or not all(type(key) is int and 0 < key < 10_000 and isinstance(value, str) for key, value in items):
-        raise UsageError(f"not a thread configuration: {text[:80]!r}", do="write it like \"{1: '0', 4: '0,1,2,3'}\"")
+        raise UsageError(f"not a thread configuration: {text[:80]!r}", do=f"write numbers of threads with {BOUND[tool]}")
     return tuple(items)
 
 
@@ -56,7 +57,7 @@ def binding(tool: str, cpus: str) -> tuple[tuple[tuple[str, str], ...], str]:
     except ValueError:
         asked = []
     if cpus and not (asked and {*asked} <= here):
-        return (), f"there are no CPUs {cpus} here"
+        return (), f"{cpus} names no CPUs of these, {str(sorted(here))[1:-1]}: --thread_config of {tool} has threads with {BOUND[tool]}"
     ids = ",".join(map(str, asked))
     return (() if not cpus else (("IREE_RUNTIME_FLAGS", f"--task_topology_cpu_ids={ids}"),) if tool == "iree" else ((CPUS, ids),)), ""
 
