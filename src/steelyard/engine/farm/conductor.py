@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from steelyard import codec
@@ -15,10 +13,10 @@ from steelyard.engine.farm import intake
 from steelyard.engine.farm.channel import Channel, Refused
 from steelyard.engine.farm.fleet import Fleet, StationView
 from steelyard.engine.farm.groups import JobGroup
-from steelyard.engine.farm.journal import Journal
 from steelyard.engine.farm.launchers import Launcher, StationState
 from steelyard.engine.farm.ledger import MOST_DEATHS, GroupState, Ledger
 from steelyard.engine.farm.placing import GroupNeeds, HostOffer, WaitingGroups, misfit
+from steelyard.engine.farm.terms import FarmRun, FarmTerms
 from steelyard.engine.farm.wire import (
     VERSION,
     AttemptMark,
@@ -32,19 +30,13 @@ from steelyard.engine.farm.wire import (
     Kept,
     Offer,
     Piece,
-    Welcome,
     Withdrawal,
     Word,
 )
-from steelyard.engine.plan import Plan
-from steelyard.engine.run import RunWatch, failure
-from steelyard.engine.sinks import Sink
-from steelyard.errors import SteelyardError, UsageError
+from steelyard.engine.run import failure
+from steelyard.errors import SteelyardError, told
 from steelyard.model.record import Record, Status
-from steelyard.model.units import parse_seconds
-from steelyard.store.runs import RunWriter
 
-PATIENCE, LEAST_PATIENCE = "STEELYARD_FARM_PATIENCE", 0.5
 TICK = 0.1
 PARTING = 5.0
 LOOK_EVERY = 1.0
@@ -52,47 +44,6 @@ LOOK_EVERY = 1.0
 AHEAD = 2
 """Groups that a station has at once while many wait, so that it never waits for the network."""
 MOST_MESSAGES = 500
-
-
-@dataclass(frozen=True)
-class FarmTerms:
-    """How long a farm waits: a beat of each side, the silence after which a connection is cut, the time in which a station may come
-    back, and how long a group waits for a machine that fits it when all that were asked for are there."""
-
-    beat: float = 3.0
-    silence: float = 15.0
-    grace: float = 15.0
-    fit: float = 60.0
-
-    @classmethod
-    def usual(cls) -> FarmTerms:
-        """The usual ones, or those of a patience that was given: how long a silent station, or one that is away, is waited for."""
-        text = os.environ.get(PATIENCE, "").strip()
-        if not text:
-            return cls()
-        patience = parse_seconds(text)
-        if patience < LEAST_PATIENCE:
-            raise UsageError(f"{PATIENCE} is {text}", do=f"give at least {LEAST_PATIENCE} s")
-        return cls(patience / 5, patience, patience, 4 * patience)
-
-
-@dataclass
-class FarmRun:
-    """What a conductor works on: the plan, where its results are kept, and who looks on."""
-
-    plan: Plan
-    writer: RunWriter
-    watch: RunWatch
-    sink: Sink
-    journal: Journal
-    welcome: Welcome
-    stop: Callable[[Record], bool] = lambda record: False
-    stopped: bool = False
-
-    def warn(self, text: str) -> None:
-        """A line that stays: on the terminal, and with the warnings of the run."""
-        self.watch.note(text)
-        self.writer.warnings.append(text)
 
 
 class Conductor:
@@ -108,7 +59,7 @@ class Conductor:
         self._unkept: dict[AttemptMark, tuple[str, int]] = {}
         """Answers that are written and perhaps not on the disk yet: who waits to hear, and up to which number."""
         self._states: dict[str, StationState] = {}
-        self._looked = self._fitted = self.clock()
+        self._looked = self._fitted = self._beaten = self.clock()
         self._dropped: set[AttemptMark] = set()
         self._spare_lives = 0
         self._wake = asyncio.Event()
@@ -151,6 +102,10 @@ class Conductor:
         now = self.clock()
         self._acknowledge()
         self._cut_silent(now)
+        if now - self._beaten >= self.terms.beat:
+            self._beaten = now
+            for view in self.fleet:
+                self._send(view, Beat())
         if now - self._looked >= LOOK_EVERY:
             self._looked = now
             self._look(now)
@@ -172,15 +127,17 @@ class Conductor:
             view = self._welcome(joining, channel)
             await self._hear(view, channel)
         except Refused as error:
-            self._refuse(peer, name, channel, str(error))
+            self._refuse(peer, name, channel, told(error))
         except (OSError, EOFError, TimeoutError, asyncio.CancelledError):
             pass
         finally:
-            writer.close()
             known = self.fleet.get(name)
             if known and channel and known.channel is channel:
                 known.channel, known.cut = None, self.clock()
             self._wake.set()
+            writer.close()
+            with contextlib.suppress(OSError, asyncio.CancelledError):
+                await writer.wait_closed()
 
     def _refuse(self, peer: str, name: str, channel: Channel | None, why: str) -> None:
         """A peer that has no business here, or a station that sends what it must not."""
@@ -447,9 +404,7 @@ class Conductor:
                 self.lose(view, "it was not heard of any more")
 
     def _look(self, now: float) -> None:
-        """What the launcher says, and what nobody can do; and a beat for those who listen."""
-        for view in self.fleet:
-            self._send(view, Beat())
+        """What the launcher says, and what nobody can do."""
         states = {state.name: state for state in self.launcher.states()}
         fresh = [state for name, state in states.items() if self._states.get(name) != state]
         self._states = states
