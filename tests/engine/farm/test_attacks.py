@@ -15,7 +15,7 @@ import pytest
 from steelyard.engine.farm import frames
 from steelyard.engine.farm.channel import Channel
 from steelyard.engine.farm.frames import FrameKeys, Refused
-from steelyard.engine.farm.wire import Beat, CaseBegun, GroupAnswer, Kept, Offer, Piece, pack
+from steelyard.engine.farm.wire import AttachmentPiece, Beat, CaseBegun, GroupAnswer, Kept, Offer, pack
 from steelyard.engine.run import failure
 from steelyard.model.record import Attachment
 from steelyard.store.runs import read_run
@@ -161,7 +161,7 @@ async def wrong_way(peer: Peer, offer: Offer) -> None:
 
 
 async def leaving_piece(peer: Peer, offer: Offer) -> None:
-    peer.channel.send(Piece(offer.mark, 1, "attachments/../../../../tmp/gotcha", b"x"))
+    peer.channel.send(AttachmentPiece(offer.mark, 1, "attachments/../../../../tmp/gotcha", b"x"))
 
 
 async def leaving_record(peer: Peer, offer: Offer) -> None:
@@ -170,7 +170,7 @@ async def leaving_record(peer: Peer, offer: Offer) -> None:
 
 
 async def other_contents(peer: Peer, offer: Offer) -> None:
-    peer.channel.send(Piece(offer.mark, 1, "attachments/1-log.txt", b"x"))
+    peer.channel.send(AttachmentPiece(offer.mark, 1, "attachments/1-log.txt", b"x"))
     peer.channel.send(answer(offer, offer.jobs[0].case.id, attachments=[Attachment("stderr", "attachments/1-log.txt", "0" * 64)]))
 
 
@@ -219,7 +219,7 @@ def test_a_sound_attachment_is_kept_under_a_name_of_ours_with_its_hash(tmp_path:
             offer = await one.offer()
             one.channel.send(CaseBegun(offer.mark, offer.jobs[0].case.id))
             for part in (b"first ", b"second"):
-                one.channel.send(Piece(offer.mark, 1, "attachments/1-stderr.txt", part))
+                one.channel.send(AttachmentPiece(offer.mark, 1, "attachments/1-stderr.txt", part))
             digest = hashlib.sha256(b"first second").hexdigest()
             one.channel.send(answer(offer, offer.jobs[0].case.id, attachments=[Attachment("stderr", "attachments/1-stderr.txt", digest)]))
             await one.until(lambda: bool(one.kept))
