@@ -18,6 +18,7 @@ from tempfile import TemporaryDirectory
 from steelyard.engine import envs, roofs, run
 from steelyard.engine.crew import Crew
 from steelyard.engine.farm import devices
+from steelyard.engine.farm.calibrating import calibrate
 from steelyard.engine.farm.line import DONE, StationLine, joining_of
 from steelyard.engine.farm.relay import RelayKeeper, RelaySink, RelayWatch
 from steelyard.engine.farm.tickets import Ticket, read_ticket
@@ -42,11 +43,19 @@ class Station:
 
     def work(self) -> None:
         """Measure what is offered until nothing more is; an interrupt means that the current group is not wanted any more."""
+        if self.line.welcome.calibrate:
+            with suppress(KeyboardInterrupt):
+                self._calibrate()
         while not self.line.over:
             with suppress(KeyboardInterrupt), Crew.assemble() as crew:
                 while (offer := self.line.next_offer()) is not None:
                     self._measure(offer, crew)
                 return
+
+    def _calibrate(self) -> None:
+        """Say how fast this host is, with the CPUs to ourselves as far as other runs go."""
+        with locks.hold(locks.cpu_names(), f"run {self.line.welcome.run}, pid {os.getpid()}", lambda who: None):
+            self.line.tell(calibrate())
 
     def _measure(self, offer: Offer, crew: Crew) -> None:
         """A whole group; what prevents it on this host is told, and another may try."""
