@@ -22,6 +22,7 @@ from steelyard.engine.farm.launchers import Launcher, StationState
 from steelyard.engine.farm.placing import HostOffer, misfit
 from steelyard.engine.farm.terms import FarmRun, FarmTerms
 from steelyard.engine.farm.wire import (
+    PIECE,
     VERSION,
     AttachmentPiece,
     AttemptMark,
@@ -30,6 +31,8 @@ from steelyard.engine.farm.wire import (
     CaseBegun,
     Farewell,
     FarmMessage,
+    GoodsPiece,
+    GoodsWanted,
     GroupAnswer,
     GroupDone,
     Joining,
@@ -204,10 +207,22 @@ class Conductor:
                     intake.take_piece(message, view)
             else:
                 self._take_answer(view, message)
+        elif isinstance(message, GoodsWanted) and view.channel:
+            task = asyncio.create_task(self._send_goods(view.channel))
+            self._talks.add(task)
+            task.add_done_callback(self._talks.discard)
         elif isinstance(message, Calibrated):
             self._calibrated(view, message)
         elif not isinstance(message, Beat):
             raise Refused(f"a station sent a {type(message).__name__}")
+
+    async def _send_goods(self, channel: Channel) -> None:
+        """Users' files, not faster than they are taken."""
+        data = self.run.goods
+        with contextlib.suppress(OSError):
+            for begin in range(0, len(data) or 1, PIECE):
+                channel.send(GoodsPiece(data[begin : begin + PIECE], begin + PIECE >= len(data)))
+                await channel.drained()
 
     def _calibrated(self, view: StationView, found: Calibrated) -> None:
         """A host has said how fast it is: of which kind it is, or why it should not measure."""

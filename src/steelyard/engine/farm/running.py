@@ -6,13 +6,15 @@ import asyncio
 import hashlib
 import secrets
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from steelyard import registry
 from steelyard.engine import envs
 from steelyard.engine.farm.channel import serving
 from steelyard.engine.farm.conductor import Conductor
+from steelyard.engine.farm.goods import packed
 from steelyard.engine.farm.groups import JobGroup, groups_of
 from steelyard.engine.farm.journal import Journal
 from steelyard.engine.farm.launchers import LOOPBACK, Invitation, Launcher, open_launcher
@@ -69,10 +71,13 @@ def supervise(plan: Plan, writer: RunWriter, watch: RunWatch, sink: Sink, farm: 
         return True
     journal = Journal(writer.path)
     try:
-        run = FarmRun(plan, writer, watch, sink, journal, _welcome(plan, writer, farm), stop)
+        launcher = open_launcher(farm.on)
+        goods = b"" if launcher.shares_files else packed(plan, Path.cwd())
+        welcome = replace(_welcome(plan, writer, farm), goods=not launcher.shares_files, here=str(Path.cwd()))
+        run = FarmRun(plan, writer, watch, sink, journal, welcome, goods, stop)
         journal.note("opened", on=farm.on, groups=len(todo), cases=sum(len(group.jobs) for group in todo))
         sink.opened(writer.path)
-        asyncio.run(_conduct(run, todo, open_launcher(farm.on), farm.terms))
+        asyncio.run(_conduct(run, todo, launcher, farm.terms))
         journal.note("closed", reason="stopped" if run.stopped else "complete")
         return not run.stopped
     finally:
