@@ -1,0 +1,50 @@
+#!/usr/bin/env bash
+# What `make test-farm` needs beside Steelyard: Slurm, munge and OpenSSH from the system's packages, Ray in an environment of its own.
+# Installs what is missing where that may be done, and otherwise says what to install; ends with 1 if anything is still missing.
+# STEELYARD_FARM names the folder of Ray's environment (.farm by default).
+set -euo pipefail
+
+here=$(cd "$(dirname "$0")/../.." && pwd)
+farm=${STEELYARD_FARM:-$here/.farm}
+python=${1:-$here/.venv/bin/python}
+packages=()
+export PATH=$PATH:/usr/sbin:/sbin
+
+wants() { command -v "$1" >/dev/null || packages+=("$2"); }
+wants slurmctld slurmctld
+wants slurmd slurmd
+wants sbatch slurm-client
+wants munged munge
+wants sshd openssh-server
+wants ssh openssh-client
+
+missing() {
+  echo "error: the farm's tests cannot run: $1" >&2
+  echo "  $2" >&2
+  exit 1
+}
+
+if [ ${#packages[@]} -gt 0 ]; then
+  install=(apt-get install -qq -y --no-install-recommends "${packages[@]}")
+  command -v apt-get >/dev/null || missing "${packages[*]} not found, and there is no apt-get" "install Slurm (slurmctld, slurmd, sbatch), munge and OpenSSH, and put them on PATH"
+  [ "$(id -u)" = 0 ] || missing "${packages[*]} not installed, and only root may do that" "sudo ${install[*]}"
+  echo "installing ${packages[*]} for the farm's tests; no service is started" >&2
+  export DEBIAN_FRONTEND=noninteractive
+  # A policy that refuses starts, unless there is one: the tests start daemons of their own.
+  policy=/usr/sbin/policy-rc.d
+  if [ ! -e $policy ]; then
+    printf '#!/bin/sh\nexit 101\n' >$policy
+    chmod 755 $policy
+    trap 'rm -f $policy' EXIT
+  fi
+  "${install[@]}" >&2 || { apt-get update -qq >&2 && "${install[@]}" >&2; } || missing "apt-get could not install ${packages[*]} (see above)" "${install[*]}"
+fi
+
+if [ ! -e "$farm/ray/.done" ]; then
+  echo "building $farm/ray with Ray (300 MB)" >&2
+  rm -rf "$farm/ray"
+  "$python" -m venv "$farm/ray"
+  "$farm/ray/bin/python" -m pip install -q --disable-pip-version-check -c "$here/constraints/ray.txt" ray numpy msgspec ||
+    missing "Ray could not be installed (see above)" "a registry that has ray is needed: pip install ray"
+  touch "$farm/ray/.done"
+fi
