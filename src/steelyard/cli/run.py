@@ -136,6 +136,7 @@ def _processes(ctx: click.Context, param: click.Parameter, text: str | None) -> 
 @click.option("--env", metavar="NAME", help="Run in an environment made by 'steelyard env create'.")
 @click.option("-k", "--filter", "filters", multiple=True, metavar="PART", help="Only cases with this in their id: softmax, n=8, a regex.")
 @click.option("-x", "--exclude", "excludes", multiple=True, metavar="PART", help="No case with this in its id.")
+@click.option("--on", metavar="FARM", help="Measure on other machines: local:2, ssh:HOST,HOST, slurm:PROFILE or ray:ADDRESS.")
 @click.option("--partition", metavar="I/N", help="Run part I of N; the parts are split by how long their cases took before.")
 @click.option("--expect", metavar="FILE", help="Expected failures: only other failures cause exit 3; new passes are reported.")
 @click.option("--resume", is_flag=False, flag_value="", metavar="[RUN]", help="Continue an unfinished run of the same cases.")
@@ -199,7 +200,7 @@ def _request(options: dict[str, Any]) -> Request:
     selectors, commands = split_commands(options["words"], typed())
     if not selectors and not commands:
         raise UsageError("nothing named to run", do="try 'steelyard run quickstart', or 'steelyard list' to see what there is")
-    for name in ("partition", "env"):
+    for name in ("partition", "env", "on"):
         if options[name] is not None and not options[name].strip():
             raise UsageError(f"--{name} is empty", why="an unset variable of the shell leaves it so", do="name one, or leave it out")
     modes = comma_list(options["modes"])
@@ -399,7 +400,15 @@ def _execute(ready: Plan, store: Store, options: dict[str, Any], again: Collecti
 
     def work() -> RunOutcome:
         return conduct.execute(
-            ready, store, command, watch, resume=options["resume"], retry_of=again, expectations=expectations, fail_fast=stop
+            ready,
+            store,
+            command,
+            watch,
+            resume=options["resume"],
+            retry_of=again,
+            expectations=expectations,
+            fail_fast=stop,
+            on=options["on"] or "",
         )
 
     outcome = watch.through(work, lambda word: _kept(word, watch.writer, ready))

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from steelyard import codec, registry
 from steelyard.analyze import foreseen
@@ -27,6 +28,9 @@ from steelyard.model.record import BAD, Record, Status, unweighed
 from steelyard.store.index import Index
 from steelyard.store.runs import Header, Run, RunWriter, Store, read_run
 from steelyard.version import __version__
+
+if TYPE_CHECKING:
+    from steelyard.engine.farm.running import Farm
 
 
 @dataclass(frozen=True)
@@ -129,12 +133,15 @@ def execute(
     expectations: Sequence[Expectation] = (),
     fail_fast: bool = False,
     sink: Sink | None = None,
+    on: str = "",
 ) -> RunOutcome:
     """Measure a plan into a new run, or into the unfinished one that `resume` asks for ("" means the newest that fits).
 
     With `retry_of` what ended with these statuses is measured again, in a new run that takes over the rest. With `fail_fast`
     the first case that fails unexpectedly ends it, and the run can be resumed. A `sink` writes the results down elsewhere too.
+    `on` names a farm, whose hosts measure in the place of this machine.
     """
+    farm = _farm(on, ready) if on else None
     machine = facts.collect(Path.cwd())
     header = _header(ready, machine, ready.fingerprint(facts.key(machine), machine), command)
     writer = _open(store, header, resume, retry_of)
@@ -148,11 +155,23 @@ def execute(
         for record in _skips(ready):
             if record.id not in writer.done:
                 writer.append(record)
-        if run.supervise(ready, writer, watch, known, stop=fails, sink=sink):
+        if farm:
+            whole = farm.supervise(ready, writer, watch, stop=fails, sink=sink)
+        else:
+            whole = run.supervise(ready, writer, watch, known, stop=fails, sink=sink)
+        if whole:
             writer.seal("complete")
     store.settle()
     waits.learn(facts.key(machine), writer.done.values(), {job.case.id: job.compiles for job in ready.jobs})
     return RunOutcome(writer.path, ready, expectations)
+
+
+def _farm(on: str, ready: Plan) -> Farm:
+    from steelyard.engine.farm.running import Farm
+
+    farm = Farm(on)
+    farm.check(ready)
+    return farm
 
 
 def _open(store: Store, header: Header, resume: str | None, retry_of: Collection[Status]) -> RunWriter:

@@ -281,6 +281,14 @@ class RunWriter:
         self._sealed = True
         return seal
 
+    def sync(self) -> None:
+        """Wait for the disk: what was kept so far survives the machine too."""
+        if self._unsynced:
+            for fd in (self._samples, self._fd):
+                if fd is not None and fd >= 0:
+                    os.fsync(fd)
+            self._synced, self._unsynced = time.monotonic(), False
+
     def close(self) -> None:
         """Let go of the lock; an unsealed run can be resumed."""
         for fd in (self._samples, self._fd):

@@ -1,0 +1,497 @@
+"""The conductor of a farm: hands groups to stations, keeps what comes back, and settles what was lost by numbered attempts."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from steelyard import codec
+from steelyard.engine.farm import intake
+from steelyard.engine.farm.channel import Channel, Refused
+from steelyard.engine.farm.fleet import Fleet, StationView
+from steelyard.engine.farm.groups import JobGroup
+from steelyard.engine.farm.journal import Journal
+from steelyard.engine.farm.launchers import Launcher, StationState
+from steelyard.engine.farm.ledger import MOST_DEATHS, GroupState, Ledger
+from steelyard.engine.farm.placing import GroupNeeds, HostOffer, WaitingGroups, misfit
+from steelyard.engine.farm.wire import (
+    VERSION,
+    AttemptMark,
+    Beat,
+    CaseBegun,
+    Farewell,
+    FarmMessage,
+    GroupAnswer,
+    GroupDone,
+    Joining,
+    Kept,
+    Offer,
+    Piece,
+    Welcome,
+    Withdrawal,
+    Word,
+)
+from steelyard.engine.plan import Plan
+from steelyard.engine.run import RunWatch, failure
+from steelyard.engine.sinks import Sink
+from steelyard.errors import SteelyardError, UsageError
+from steelyard.model.record import Record, Status
+from steelyard.model.units import parse_seconds
+from steelyard.store.runs import RunWriter
+
+PATIENCE, LEAST_PATIENCE = "STEELYARD_FARM_PATIENCE", 0.5
+TICK = 0.1
+PARTING = 5.0
+LOOK_EVERY = 1.0
+"""Seconds between looks at what the launcher says."""
+AHEAD = 2
+"""Groups that a station has at once while many wait, so that it never waits for the network."""
+MOST_MESSAGES = 500
+
+
+@dataclass(frozen=True)
+class FarmTerms:
+    """How long a farm waits: a beat of each side, the silence after which a connection is cut, the time in which a station may come
+    back, and how long a group waits for a machine that fits it when all that were asked for are there."""
+
+    beat: float = 3.0
+    silence: float = 15.0
+    grace: float = 15.0
+    fit: float = 60.0
+
+    @classmethod
+    def usual(cls) -> FarmTerms:
+        """The usual ones, or those of a patience that was given: how long a silent station, or one that is away, is waited for."""
+        text = os.environ.get(PATIENCE, "").strip()
+        if not text:
+            return cls()
+        patience = parse_seconds(text)
+        if patience < LEAST_PATIENCE:
+            raise UsageError(f"{PATIENCE} is {text}", do=f"give at least {LEAST_PATIENCE} s")
+        return cls(patience / 5, patience, patience, 4 * patience)
+
+
+@dataclass
+class FarmRun:
+    """What a conductor works on: the plan, where its results are kept, and who looks on."""
+
+    plan: Plan
+    writer: RunWriter
+    watch: RunWatch
+    sink: Sink
+    journal: Journal
+    welcome: Welcome
+    stop: Callable[[Record], bool] = lambda record: False
+    stopped: bool = False
+
+    def warn(self, text: str) -> None:
+        """A line that stays: on the terminal, and with the warnings of the run."""
+        self.watch.note(text)
+        self.writer.warnings.append(text)
+
+
+class Conductor:
+    """The one side of all connections."""
+
+    def __init__(self, run: FarmRun, groups: list[JobGroup], launcher: Launcher, terms: FarmTerms) -> None:
+        self.run, self.launcher, self.terms = run, launcher, terms
+        self.fleet = Fleet()
+        self.ledger = Ledger(groups, run.journal.attempts())
+        self.waiting = WaitingGroups()
+        self.clock = time.monotonic
+        self._envs = {python: env for python, env in run.welcome.interpreters.items() if env}
+        self._unkept: dict[AttemptMark, tuple[str, int]] = {}
+        """Answers that are written and perhaps not on the disk yet: who waits to hear, and up to which number."""
+        self._states: dict[str, StationState] = {}
+        self._looked = self._fitted = self.clock()
+        self._dropped: set[AttemptMark] = set()
+        self._spare_lives = 0
+        self._wake = asyncio.Event()
+        self._talks: set[asyncio.Task[Any]] = set()
+        self._hungry: set[str] = set()
+        """Stations that may have room for a group."""
+        self.replace: Callable[[], None] = lambda: None
+        """Asks for one more station; set by whoever has the invitations."""
+        for group in groups:
+            self._queue(group.number)
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing is left to do."""
+        return self.run.stopped or not self.ledger.left
+
+    async def conduct(self) -> None:
+        """Until every group is done."""
+        self._spare_lives = 2 + 2 * self.launcher.count
+        while not self.over:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(TICK):
+                    await self._wake.wait()
+            self._wake.clear()
+            self.tick()
+        self._acknowledge()
+
+    async def part(self) -> None:
+        """Tell every station that the run is over; each hangs up once it has heard."""
+        for view in self.fleet:
+            self._send(view, Farewell("the run is over"))
+        if self._talks:
+            await asyncio.wait(self._talks, timeout=PARTING)
+        for view in self.fleet:
+            if view.channel:
+                view.channel.close()
+
+    def tick(self) -> None:
+        """All that is due now."""
+        now = self.clock()
+        self._acknowledge()
+        self._cut_silent(now)
+        if now - self._looked >= LOOK_EVERY:
+            self._looked = now
+            self._look(now)
+        self.dispatch()
+
+    async def connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, secret: bytes) -> None:
+        """A peer: nothing that it says counts until it has proved that it knows the secret."""
+        if task := asyncio.current_task():
+            self._talks.add(task)
+            task.add_done_callback(self._talks.discard)
+        peer = str((writer.get_extra_info("peername") or ("unknown",))[0])
+        name, channel = "", None
+        try:
+            channel = await Channel.admit(reader, writer, secret)
+            joining = await channel.receive()
+            if not isinstance(joining, Joining):
+                raise Refused("a station did not say who it is")
+            name = joining.name
+            view = self._welcome(joining, channel)
+            await self._hear(view, channel)
+        except Refused as error:
+            self._refuse(peer, name, channel, str(error))
+        except (OSError, EOFError, TimeoutError, asyncio.CancelledError):
+            pass
+        finally:
+            writer.close()
+            known = self.fleet.get(name)
+            if known and channel and known.channel is channel:
+                known.channel, known.cut = None, self.clock()
+            self._wake.set()
+
+    def _refuse(self, peer: str, name: str, channel: Channel | None, why: str) -> None:
+        """A peer that has no business here, or a station that sends what it must not."""
+        who = f"station {name}" if name else f"a connection from {peer}"
+        self.run.journal.note("refused", peer=peer, station=name, reason=why)
+        self.run.warn(f"refused: {who}: {' '.join(why.split())}")
+        view = self.fleet.get(name)
+        if view and view.channel is channel:
+            self._set_aside(view, f"it was refused: {why}")
+            self.lose(view, "it was refused")
+
+    async def _hear(self, view: StationView, channel: Channel) -> None:
+        while True:
+            for _ in range(MOST_MESSAGES):
+                message = await channel.receive()
+                if view.channel is not channel:
+                    return
+                view.heard = self.clock()
+                self.take(view, message)
+            await asyncio.sleep(0)
+
+    def _welcome(self, joining: Joining, channel: Channel) -> StationView:
+        """A station that is new, or that is back."""
+        if joining.version != VERSION or joining.steelyard != self.run.writer.header.version:
+            self.run.journal.note("refused", station=joining.name, reason="version")
+            raise Refused(f"it has Steelyard {joining.steelyard[:40]}", why=f"this run is of {self.run.writer.header.version}")
+        view, now = self.fleet.get(joining.name), self.clock()
+        if view and view.joining.life != joining.life:
+            self.lose(view, "its process was started anew")
+            view = None
+        if view is None:
+            view = StationView(joining, _offer_of(joining), channel, now)
+            self.fleet.add(view)
+            self._hungry.add(view.name)
+            self._fitted = now
+            self.run.journal.note("joined", station=view.name, host=joining.host, pid=joining.pid, machine=joining.key)
+        else:
+            if view.channel:
+                view.channel.close()
+            view.channel, view.cut, view.heard = channel, None, now
+            view.files.clear()
+        self._send(view, self.run.welcome)
+        for mark in self.ledger.stale(joining.at, view.name):
+            self._send(view, Withdrawal(mark))
+        for state in list(self.ledger.of(view.name)):
+            if AttemptMark(state.group.number, state.attempt) not in joining.at:
+                self._requeue(state.group.number)
+        return view
+
+    def take(self, view: StationView, message: FarmMessage) -> None:
+        """One message of a station."""
+        if isinstance(message, (CaseBegun, Word, Piece, GroupAnswer, GroupDone)):
+            mark = message.mark
+            if not self.ledger.counts(mark, view.name):
+                self._drop(view, message)
+            elif isinstance(message, CaseBegun):
+                self.ledger.states[mark.group].begun, view.case = True, message.case[:1000]
+                self.run.journal.note("case", station=view.name, group=mark.group, case=view.case)
+                self.run.watch.started(view.case)
+            elif isinstance(message, Word):
+                self._hear_word(view, message)
+            elif isinstance(message, Piece):
+                if message.number > self.ledger.states[mark.group].received:
+                    intake.take_piece(message, view)
+            else:
+                self._take_answer(view, message)
+        elif not isinstance(message, Beat):
+            raise Refused(f"a station sent a {type(message).__name__}")
+
+    def _hear_word(self, view: StationView, word: Word) -> None:
+        text = f"{view.host}: {word.text[:1000]}"
+        if word.kind == "phase":
+            self.run.watch.phase(word.text[:100], word.fraction)
+        elif word.kind == "waiting":
+            self.run.watch.waiting(text)
+        else:
+            self.run.watch.note(text)
+
+    def _take_answer(self, view: StationView, answer: GroupAnswer | GroupDone) -> None:
+        """An answer that counts, if it is a new one."""
+        mark = answer.mark
+        state = self.ledger.states[mark.group]
+        try:
+            fresh = self.ledger.take(mark, answer.number)
+        except ValueError as error:
+            raise Refused("an answer is missing", why=str(error)) from None
+        self._unkept[mark] = (view.name, state.received)
+        if not fresh:
+            return
+        if isinstance(answer, GroupDone):
+            self._finish(view, state, answer.trouble)
+        elif answer.kind == "record":
+            record, arrays = intake.record_of(answer, state.group, view, self.run.writer)
+            self._keep(view, state, record, arrays)
+        elif answer.kind == "pair":
+            pair, arrays = intake.pair_of(answer, state.group)
+            if not any((held.head.id, held.base.id) == (pair.head.id, pair.base.id) for held in self.run.writer.pairs):
+                self.run.writer.append_pair(pair, arrays)
+                self.run.sink.weighed(pair)
+        else:
+            for job in state.group.pairs:
+                if job.vs and (job.case.id, job.vs.id) == (answer.case, answer.base):
+                    self.run.sink.unweighed(job, answer.reason[:1000])
+
+    def _keep(self, view: StationView, state: GroupState, record: Record, arrays: Any) -> None:
+        if record.id in self.run.writer.done:
+            return
+        record = self.run.writer.append(record, arrays)
+        state.machine, view.case, view.done = view.offer.machine, "", view.done + 1
+        job = next(job for job in state.group.jobs if job.case.id == record.id)
+        self.run.journal.note("kept", station=view.name, group=state.group.number, case=record.id, status=record.status)
+        self.run.sink.take(job, record, arrays)
+        self.run.watch.finished(record)
+        self._spare_lives = max(self._spare_lives, 2 + self.launcher.count)
+        if self.run.stop(record):
+            self.run.stopped = True
+            self._wake.set()
+
+    def _finish(self, view: StationView, state: GroupState, trouble: str) -> None:
+        """A group is done, or could not be done there."""
+        number = state.group.number
+        intake.forget_files(view, AttemptMark(number, state.attempt))
+        missing = [job for job in state.group.jobs if job.case.id not in self.run.writer.done]
+        if not trouble and not missing:
+            self.ledger.finish(number)
+            self.run.journal.note("done", station=view.name, group=number, attempt=state.attempt)
+            self._hungry.add(view.name)
+        else:
+            trouble = trouble or "it ended without all of its answers"
+            self.run.journal.note("undone", station=view.name, group=number, attempt=state.attempt, reason=trouble)
+            self.run.warn(f"{view.host} could not do {_named(state.group)}: {trouble}")
+            state.troubles.append(trouble)
+            self._requeue(number, avoid=True)
+            if len(state.troubles) >= MOST_DEATHS or not any(other.name not in state.avoid for other in self.fleet.useful):
+                self._give_up(state, "crashed", f"no host could do it: {trouble}")
+        self._wake.set()
+
+    def _drop(self, view: StationView, message: CaseBegun | Word | Piece | GroupAnswer | GroupDone) -> None:
+        """What comes of an attempt that counts no more is forgotten by both; what is said twice of one that is over is no news."""
+        mark = message.mark
+        state = self.ledger.states.get(mark.group)
+        if isinstance(message, (GroupAnswer, GroupDone)):
+            self._send(view, Kept(mark, message.number))
+        if state is not None and state.over and (state.attempt, state.last_holder) == (mark.attempt, view.name):
+            return
+        self._send(view, Withdrawal(mark))
+        if mark not in self._dropped and isinstance(message, (GroupAnswer, GroupDone)):
+            self._dropped.add(mark)
+            self.run.journal.note("dropped", station=view.name, group=mark.group, attempt=mark.attempt)
+            now = f"attempt {state.attempt}" if state else "no such group"
+            self.run.warn(f"dropped: answers of {view.host} to attempt {mark.attempt} at group {mark.group}, which counts no more ({now})")
+
+    def lose(self, view: StationView, reason: str) -> None:
+        """A station is gone: what it had goes elsewhere."""
+        if self.fleet.get(view.name) is not view:
+            return
+        self.fleet.remove(view.name)
+        if view.channel:
+            view.channel.close()
+        freed = self.ledger.lose(view.name, f"{view.host}: {reason}")
+        self.run.journal.note("lost", station=view.name, reason=reason, groups=[state.group.number for state in freed])
+        again = f", {len(freed)} of its groups go elsewhere" if freed else ""
+        self.run.warn(f"lost: {view.host}: {reason}{again}")
+        for state in freed:
+            if len(state.deaths) >= MOST_DEATHS:
+                self._give_up(state, "crashed", f"{len(state.deaths)} stations were lost at it: {'; '.join(state.deaths)}")
+            else:
+                self._queue(state.group.number, first=True)
+        if not view.aside and self._spare_lives > 0 and not self.over:
+            self._spare_lives -= 1
+            self.replace()
+
+    def _set_aside(self, view: StationView, reason: str) -> None:
+        view.aside = reason
+        self.run.journal.note("aside", station=view.name, host=view.joining.host, reason=reason)
+
+    def _give_up(self, state: GroupState, status: Status, reason: str) -> None:
+        """Records for what is left of a group, by us, since no station will send any."""
+        self.waiting.remove(state.group.number)
+        for job in state.group.jobs:
+            if job.case.id not in self.run.writer.done:
+                record = self.run.writer.append(failure(job, self.run.plan.settings, status, reason))
+                self.run.journal.note("kept", station="", group=state.group.number, case=record.id, status=status)
+                self.run.sink.take(job, record, {})
+                self.run.watch.finished(record)
+        self.ledger.finish(state.group.number)
+
+    def _queue(self, number: int, *, first: bool = False) -> None:
+        group = self.ledger.states[number].group
+        self.waiting.add(number, GroupNeeds.of(group, self.run.plan.settings.memory, self._envs), first=first)
+        self._hungry.update(view.name for view in self.fleet)
+
+    def _requeue(self, number: int, *, avoid: bool = False) -> None:
+        self.ledger.give_back(number, avoid=avoid)
+        self._queue(number, first=True)
+
+    def dispatch(self) -> None:
+        """Give every station that has room the groups that fit it; each attempt is on the disk before its station hears of it."""
+        if not len(self.waiting):
+            self._take_back()
+        ahead = AHEAD if len(self.waiting) > len(self.fleet) else 1
+        hungry, self._hungry = sorted(self._hungry), set()
+        offered: list[tuple[StationView, AttemptMark]] = []
+        for name in hungry:
+            view = self.fleet.get(name)
+            while view and view.channel and not view.aside and len(self.ledger.of(name)) < ahead:
+                number = self.waiting.next_for(view.offer, lambda number, view=view: self._suits(number, view))  # type: ignore[misc]
+                if number is None:
+                    break
+                self.waiting.remove(number)
+                offered.append((view, self.ledger.begin(number, name)))
+        if offered:
+            words = [("begun", {"group": mark.group, "attempt": mark.attempt, "station": view.name}) for view, mark in offered]
+            self.run.journal.write(words, sync=True)
+        for view, mark in offered:
+            self._send(view, self._offer(mark))
+
+    def _suits(self, number: int, view: StationView) -> bool:
+        """Whether a station may have a group: it has not failed at it, and is of the machine that has made a part of it, if any is left."""
+        state = self.ledger.states[number]
+        if view.name in state.avoid:
+            return False
+        same = not state.machine or state.machine == view.offer.machine
+        return same or not any(other.offer.machine == state.machine for other in self.fleet.useful if other.name not in state.avoid)
+
+    def _take_back(self) -> None:
+        """Where nothing waits any more, what lies unbegun behind another group at one station goes to one that is idle."""
+        idle = sum(not self.ledger.of(view.name) for view in self.fleet.useful)
+        for view in self.fleet.useful if idle else ():
+            for state in list(self.ledger.of(view.name))[1:]:
+                if not state.begun and idle:
+                    idle -= 1
+                    self._send(view, Withdrawal(AttemptMark(state.group.number, state.attempt)))
+                    self._requeue(state.group.number)
+
+    def _offer(self, mark: AttemptMark) -> Offer:
+        group = self.ledger.states[mark.group].group
+        cases = {job.case.id for job in group.jobs}
+        held = [record for id in cases if (record := self.run.writer.done.get(id))]
+        pairs = [pair for pair in self.run.writer.pairs if held and pair.head.id in cases]
+        encoded = tuple(map(codec.encode, held)), tuple(map(codec.encode, pairs))
+        return Offer(mark, group.jobs, group.pairs, group.rows, *encoded)
+
+    def _send(self, view: StationView, message: FarmMessage) -> None:
+        if view.channel:
+            view.channel.send(message)
+
+    def _acknowledge(self) -> None:
+        """Wait for the disk once for all that came, and tell who waits for that."""
+        if self._unkept:
+            self.run.writer.sync()
+        for mark, (name, number) in self._unkept.items():
+            if view := self.fleet.get(name):
+                self._send(view, Kept(mark, number))
+        self._unkept.clear()
+
+    def _cut_silent(self, now: float) -> None:
+        """A connection on which nothing came is cut, and a station that does not come back is lost."""
+        for view in self.fleet:
+            if view.channel and now - view.heard > self.terms.silence:
+                view.channel.close()
+                view.channel, view.cut = None, now
+            if view.cut is not None and view.channel is None and now - view.cut > self.terms.grace:
+                self.lose(view, "it was not heard of any more")
+
+    def _look(self, now: float) -> None:
+        """What the launcher says, and what nobody can do; and a beat for those who listen."""
+        for view in self.fleet:
+            self._send(view, Beat())
+        states = {state.name: state for state in self.launcher.states()}
+        fresh = [state for name, state in states.items() if self._states.get(name) != state]
+        self._states = states
+        for state in fresh:
+            known = self.fleet.get(state.name)
+            if state.phase == "waiting" and state.reason:
+                self.run.watch.waiting(f"{state.name} waits: {state.reason}")
+            elif state.phase == "gone" and known is None:
+                self.run.journal.note("gone", station=state.name, reason=state.reason)
+                if self._spare_lives > 0:
+                    self._spare_lives -= 1
+                    self.replace()
+        for state in states.values():
+            known = self.fleet.get(state.name)
+            if state.phase == "gone" and known and known.channel is None:
+                self.lose(known, state.reason or "it ended")
+        self._refuse_hopeless(now, list(self.launcher.states()))
+
+    def _refuse_hopeless(self, now: float, states: list[StationState]) -> None:
+        """Groups that no host fits, once all hosts are there; and a farm that has no host left."""
+        coming = [state for state in states if state.phase != "gone" and self.fleet.get(state.name) is None]
+        sound = [view for view in self.fleet if not view.aside]
+        if not coming and not sound:
+            last = [view.aside for view in self.fleet] or [state.reason for state in states if state.reason]
+            raise SteelyardError(
+                "no station is left", why=last[-1] if last else "none could be started", do="the same command with --resume goes on"
+            )
+        if coming or now - self._fitted < self.terms.fit:
+            return
+        for needs, numbers in list(self.waiting.needs()):
+            reasons = {misfit(needs, view.offer) for view in sound}
+            if "" not in reasons:
+                for number in numbers:
+                    self._give_up(self.ledger.states[number], "unsupported", f"no host of the farm fits: {'; '.join(sorted(reasons))}")
+
+
+def _offer_of(joining: Joining) -> HostOffer:
+    memory = joining.machine.get("memory")
+    total = memory.get("total") if isinstance(memory, Mapping) else 0
+    return HostOffer(joining.key[:64], dict(joining.devices), total if isinstance(total, int) else 0, joining.envs)
+
+
+def _named(group: JobGroup) -> str:
+    more = f" and {len(group.jobs) - 1} more" if len(group.jobs) > 1 else ""
+    return f"{group.jobs[0].case.id}{more}"
