@@ -78,6 +78,15 @@ def fail(what: str, do: str = "") -> int:
     return 2
 
 
+def error_of(line: str) -> str:
+    """What a line of `fail` tells; nothing for another line."""
+    with contextlib.suppress(ValueError):
+        found = json.loads(line)
+        if isinstance(found, dict) and found.get("error"):
+            return "; ".join(str(part)[:300] for part in (found["error"], found.get("do")) if part)
+    return ""
+
+
 def facts() -> dict[str, Any]:
     """What the other side is to know of this interpreter."""
     return {"python": platform.python_version(), "old": sys.version_info[:2] < OLDEST, "executable": sys.executable, "fits": fits(),

@@ -87,10 +87,10 @@ class Arrived:
     sent: int
 
 
-def pack(invitation: Invitation, variables: Mapping[str, str], stacks: Sequence[str] = ()) -> Cargo:
+def pack(invitation: Invitation, variables: Mapping[str, str], stacks: Sequence[str] = (), packages: Sequence[str] = NEEDED) -> Cargo:
     """Everything a station may need, made ready once for all of a launcher's."""
     command = invitation.command("python")[1:]
-    return Cargo(code(invitation.parcel), {name: package(name) for name in NEEDED}, command, variables, stacks)
+    return Cargo(code(invitation.parcel), {name: package(name) for name in packages}, command, variables, stacks)
 
 
 def code(given: Path | None) -> Parcel:
