@@ -1,11 +1,10 @@
 #!/usr/bin/env bash
-# What `make test-farm` needs beside Steelyard: Slurm, munge and OpenSSH from the system's packages, Ray in an environment of its own.
+# What `make test-farm` needs beside Steelyard: Slurm, munge and OpenSSH from the system's packages, Ray by `steelyard env create ray`.
 # Installs what is missing where that may be done, and otherwise says what to install; ends with 1 if anything is still missing.
-# STEELYARD_FARM names the folder of Ray's environment (.farm by default).
+# STEELYARD_ENVS names the folder of Ray's environment (.farm by default).
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")/../.." && pwd)
-farm=${STEELYARD_FARM:-$here/.farm}
 python=${1:-$here/.venv/bin/python}
 packages=()
 export PATH=$PATH:/usr/sbin:/sbin
@@ -40,11 +39,6 @@ if [ ${#packages[@]} -gt 0 ]; then
   "${install[@]}" >&2 || { apt-get update -qq >&2 && "${install[@]}" >&2; } || missing "apt-get could not install ${packages[*]} (see above)" "${install[*]}"
 fi
 
-if [ ! -e "$farm/ray/.done" ]; then
-  echo "building $farm/ray with Ray (300 MB)" >&2
-  rm -rf "$farm/ray"
-  "$python" -m venv "$farm/ray"
-  "$farm/ray/bin/python" -m pip install -q --disable-pip-version-check -c "$here/constraints/ray.txt" ray numpy msgspec ||
-    missing "Ray could not be installed (see above)" "a registry that has ray is needed: pip install ray"
-  touch "$farm/ray/.done"
-fi
+export STEELYARD_ENVS=${STEELYARD_ENVS:-$here/.farm}
+[ -x "$STEELYARD_ENVS/ray/bin/python" ] || "$python" -m steelyard env create ray ||
+  missing "Ray could not be installed (see above)" "a package registry that has ray must be reachable"

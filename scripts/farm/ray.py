@@ -23,7 +23,7 @@ START = 120.0
 
 def interpreter() -> str:
     """Of Ray's environment: that of `steelyard env create ray` in the folder that STEELYARD_ENVS names, or another one."""
-    named = os.environ.get("STEELYARD_RAY_PYTHON") or str(Path(os.environ.get("STEELYARD_ENVS", ".farm/envs")) / "ray" / "bin" / "python")
+    named = os.environ.get("STEELYARD_RAY_PYTHON") or str(Path(os.environ.get("STEELYARD_ENVS", ".farm")) / "ray" / "bin" / "python")
     if not os.access(named, os.X_OK):
         raise Missing(f"there is no {named}: scripts/farm/install.sh makes an environment with Ray")
     return str(Path(named).absolute())

@@ -12,7 +12,6 @@ import os
 import re
 import shlex
 import shutil
-import socket
 import subprocess
 import sys
 import threading
@@ -26,6 +25,7 @@ from typing import Any
 from steelyard.codec.reading import CheckedFile, expect, text_value
 from steelyard.engine.farm import arriving
 from steelyard.engine.farm.launchers import Invitation, StationPhase, StationState, profiles
+from steelyard.engine.farm.launchers.addresses import toward
 from steelyard.engine.farm.sharing import lay_out
 from steelyard.errors import UsageError, told, unknown
 from steelyard.model.units import parse_count
@@ -295,19 +295,6 @@ def own_address() -> str:
     if not found:
         raise UsageError("Slurm's controller does not answer", do="see scontrol ping")
     return toward(found[2] or found[1])
-
-
-def toward(host: str) -> str:
-    """The address of ours from which a host is reached; nothing is sent."""
-    try:
-        family, _, _, _, place = socket.getaddrinfo(host, 9, type=socket.SOCK_DGRAM)[0]
-        with socket.socket(family, socket.SOCK_DGRAM) as probe:
-            probe.connect(place)
-            return str(probe.getsockname()[0])
-    except OSError as error:
-        raise UsageError(
-            f"cannot tell by which address {host} reaches this machine", why=str(error), do='say it in a profile: bind = "10.0.0.5"'
-        ) from None
 
 
 def options(value: Any) -> tuple[str, ...]:
