@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from steelyard import codec
 from steelyard.engine.farm import intake
+from steelyard.engine.farm.attempts import MOST_DEATHS, AttemptLedger, GroupState
 from steelyard.engine.farm.channel import Channel, Refused
+from steelyard.engine.farm.dispatching import Dispatcher
 from steelyard.engine.farm.fleet import Fleet, StationView
 from steelyard.engine.farm.groups import JobGroup
-from steelyard.engine.farm.journal import Journal
 from steelyard.engine.farm.launchers import Launcher, StationState
-from steelyard.engine.farm.ledger import MOST_DEATHS, GroupState, Ledger
-from steelyard.engine.farm.placing import GroupNeeds, HostOffer, WaitingGroups, misfit
+from steelyard.engine.farm.placing import HostOffer, misfit
+from steelyard.engine.farm.terms import FarmRun, FarmTerms
 from steelyard.engine.farm.wire import (
     VERSION,
+    AttachmentPiece,
     AttemptMark,
     Beat,
     CaseBegun,
@@ -31,68 +31,18 @@ from steelyard.engine.farm.wire import (
     Joining,
     Kept,
     Offer,
-    Piece,
-    Welcome,
+    StationWord,
     Withdrawal,
-    Word,
 )
-from steelyard.engine.plan import Plan
-from steelyard.engine.run import RunWatch, failure
-from steelyard.engine.sinks import Sink
-from steelyard.errors import SteelyardError, UsageError
+from steelyard.engine.run import failure
+from steelyard.errors import SteelyardError, told
 from steelyard.model.record import Record, Status
-from steelyard.model.units import parse_seconds
-from steelyard.store.runs import RunWriter
 
-PATIENCE, LEAST_PATIENCE = "STEELYARD_FARM_PATIENCE", 0.5
 TICK = 0.1
 PARTING = 5.0
 LOOK_EVERY = 1.0
 """Seconds between looks at what the launcher says."""
-AHEAD = 2
-"""Groups that a station has at once while many wait, so that it never waits for the network."""
 MOST_MESSAGES = 500
-
-
-@dataclass(frozen=True)
-class FarmTerms:
-    """How long a farm waits: a beat of each side, the silence after which a connection is cut, the time in which a station may come
-    back, and how long a group waits for a machine that fits it when all that were asked for are there."""
-
-    beat: float = 3.0
-    silence: float = 15.0
-    grace: float = 15.0
-    fit: float = 60.0
-
-    @classmethod
-    def usual(cls) -> FarmTerms:
-        """The usual ones, or those of a patience that was given: how long a silent station, or one that is away, is waited for."""
-        text = os.environ.get(PATIENCE, "").strip()
-        if not text:
-            return cls()
-        patience = parse_seconds(text)
-        if patience < LEAST_PATIENCE:
-            raise UsageError(f"{PATIENCE} is {text}", do=f"give at least {LEAST_PATIENCE} s")
-        return cls(patience / 5, patience, patience, 4 * patience)
-
-
-@dataclass
-class FarmRun:
-    """What a conductor works on: the plan, where its results are kept, and who looks on."""
-
-    plan: Plan
-    writer: RunWriter
-    watch: RunWatch
-    sink: Sink
-    journal: Journal
-    welcome: Welcome
-    stop: Callable[[Record], bool] = lambda record: False
-    stopped: bool = False
-
-    def warn(self, text: str) -> None:
-        """A line that stays: on the terminal, and with the warnings of the run."""
-        self.watch.note(text)
-        self.writer.warnings.append(text)
 
 
 class Conductor:
@@ -101,24 +51,20 @@ class Conductor:
     def __init__(self, run: FarmRun, groups: list[JobGroup], launcher: Launcher, terms: FarmTerms) -> None:
         self.run, self.launcher, self.terms = run, launcher, terms
         self.fleet = Fleet()
-        self.ledger = Ledger(groups, run.journal.attempts())
-        self.waiting = WaitingGroups()
+        self.ledger = AttemptLedger(groups, run.journal.attempts())
+        envs = {python: env for python, env in run.welcome.interpreters.items() if env}
+        self.dispatcher = Dispatcher(groups, self.ledger, self.fleet, run.plan.settings.memory, envs)
         self.clock = time.monotonic
-        self._envs = {python: env for python, env in run.welcome.interpreters.items() if env}
         self._unkept: dict[AttemptMark, tuple[str, int]] = {}
         """Answers that are written and perhaps not on the disk yet: who waits to hear, and up to which number."""
         self._states: dict[str, StationState] = {}
-        self._looked = self._fitted = self.clock()
+        self._looked = self._fitted = self._beaten = self.clock()
         self._dropped: set[AttemptMark] = set()
         self._spare_lives = 0
         self._wake = asyncio.Event()
         self._talks: set[asyncio.Task[Any]] = set()
-        self._hungry: set[str] = set()
-        """Stations that may have room for a group."""
         self.replace: Callable[[], None] = lambda: None
         """Asks for one more station; set by whoever has the invitations."""
-        for group in groups:
-            self._queue(group.number)
 
     @property
     def over(self) -> bool:
@@ -151,6 +97,10 @@ class Conductor:
         now = self.clock()
         self._acknowledge()
         self._cut_silent(now)
+        if now - self._beaten >= self.terms.beat:
+            self._beaten = now
+            for view in self.fleet:
+                self._send(view, Beat())
         if now - self._looked >= LOOK_EVERY:
             self._looked = now
             self._look(now)
@@ -172,15 +122,17 @@ class Conductor:
             view = self._welcome(joining, channel)
             await self._hear(view, channel)
         except Refused as error:
-            self._refuse(peer, name, channel, str(error))
+            self._refuse(peer, name, channel, told(error))
         except (OSError, EOFError, TimeoutError, asyncio.CancelledError):
             pass
         finally:
-            writer.close()
             known = self.fleet.get(name)
             if known and channel and known.channel is channel:
                 known.channel, known.cut = None, self.clock()
             self._wake.set()
+            writer.close()
+            with contextlib.suppress(OSError, asyncio.CancelledError):
+                await writer.wait_closed()
 
     def _refuse(self, peer: str, name: str, channel: Channel | None, why: str) -> None:
         """A peer that has no business here, or a station that sends what it must not."""
@@ -214,7 +166,7 @@ class Conductor:
         if view is None:
             view = StationView(joining, _offer_of(joining), channel, now)
             self.fleet.add(view)
-            self._hungry.add(view.name)
+            self.dispatcher.feed(view.name)
             self._fitted = now
             self.run.journal.note("joined", station=view.name, host=joining.host, pid=joining.pid, machine=joining.key)
         else:
@@ -227,12 +179,12 @@ class Conductor:
             self._send(view, Withdrawal(mark))
         for state in list(self.ledger.of(view.name)):
             if AttemptMark(state.group.number, state.attempt) not in joining.at:
-                self._requeue(state.group.number)
+                self.dispatcher.requeue(state.group.number)
         return view
 
     def take(self, view: StationView, message: FarmMessage) -> None:
         """One message of a station."""
-        if isinstance(message, (CaseBegun, Word, Piece, GroupAnswer, GroupDone)):
+        if isinstance(message, (CaseBegun, StationWord, AttachmentPiece, GroupAnswer, GroupDone)):
             mark = message.mark
             if not self.ledger.counts(mark, view.name):
                 self._drop(view, message)
@@ -240,9 +192,9 @@ class Conductor:
                 self.ledger.states[mark.group].begun, view.case = True, message.case[:1000]
                 self.run.journal.note("case", station=view.name, group=mark.group, case=view.case)
                 self.run.watch.started(view.case)
-            elif isinstance(message, Word):
+            elif isinstance(message, StationWord):
                 self._hear_word(view, message)
-            elif isinstance(message, Piece):
+            elif isinstance(message, AttachmentPiece):
                 if message.number > self.ledger.states[mark.group].received:
                     intake.take_piece(message, view)
             else:
@@ -250,7 +202,7 @@ class Conductor:
         elif not isinstance(message, Beat):
             raise Refused(f"a station sent a {type(message).__name__}")
 
-    def _hear_word(self, view: StationView, word: Word) -> None:
+    def _hear_word(self, view: StationView, word: StationWord) -> None:
         text = f"{view.host}: {word.text[:1000]}"
         if word.kind == "phase":
             self.run.watch.phase(word.text[:100], word.fraction)
@@ -307,18 +259,18 @@ class Conductor:
         if not trouble and not missing:
             self.ledger.finish(number)
             self.run.journal.note("done", station=view.name, group=number, attempt=state.attempt)
-            self._hungry.add(view.name)
+            self.dispatcher.feed(view.name)
         else:
             trouble = trouble or "it ended without all of its answers"
             self.run.journal.note("undone", station=view.name, group=number, attempt=state.attempt, reason=trouble)
             self.run.warn(f"{view.host} could not do {_named(state.group)}: {trouble}")
             state.troubles.append(trouble)
-            self._requeue(number, avoid=True)
+            self.dispatcher.requeue(number, avoid=True)
             if len(state.troubles) >= MOST_DEATHS or not any(other.name not in state.avoid for other in self.fleet.useful):
                 self._give_up(state, "crashed", f"no host could do it: {trouble}")
         self._wake.set()
 
-    def _drop(self, view: StationView, message: CaseBegun | Word | Piece | GroupAnswer | GroupDone) -> None:
+    def _drop(self, view: StationView, message: CaseBegun | StationWord | AttachmentPiece | GroupAnswer | GroupDone) -> None:
         """What comes of an attempt that counts no more is forgotten by both; what is said twice of one that is over is no news."""
         mark = message.mark
         state = self.ledger.states.get(mark.group)
@@ -348,7 +300,7 @@ class Conductor:
             if len(state.deaths) >= MOST_DEATHS:
                 self._give_up(state, "crashed", f"{len(state.deaths)} stations were lost at it: {'; '.join(state.deaths)}")
             else:
-                self._queue(state.group.number, first=True)
+                self.dispatcher.queue(state.group.number, first=True)
         if not view.aside and self._spare_lives > 0 and not self.over:
             self._spare_lives -= 1
             self.replace()
@@ -359,7 +311,7 @@ class Conductor:
 
     def _give_up(self, state: GroupState, status: Status, reason: str) -> None:
         """Records for what is left of a group, by us, since no station will send any."""
-        self.waiting.remove(state.group.number)
+        self.dispatcher.waiting.remove(state.group.number)
         for job in state.group.jobs:
             if job.case.id not in self.run.writer.done:
                 record = self.run.writer.append(failure(job, self.run.plan.settings, status, reason))
@@ -368,53 +320,15 @@ class Conductor:
                 self.run.watch.finished(record)
         self.ledger.finish(state.group.number)
 
-    def _queue(self, number: int, *, first: bool = False) -> None:
-        group = self.ledger.states[number].group
-        self.waiting.add(number, GroupNeeds.of(group, self.run.plan.settings.memory, self._envs), first=first)
-        self._hungry.update(view.name for view in self.fleet)
-
-    def _requeue(self, number: int, *, avoid: bool = False) -> None:
-        self.ledger.give_back(number, avoid=avoid)
-        self._queue(number, first=True)
-
     def dispatch(self) -> None:
         """Give every station that has room the groups that fit it; each attempt is on the disk before its station hears of it."""
-        if not len(self.waiting):
-            self._take_back()
-        ahead = AHEAD if len(self.waiting) > len(self.fleet) else 1
-        hungry, self._hungry = sorted(self._hungry), set()
-        offered: list[tuple[StationView, AttemptMark]] = []
-        for name in hungry:
-            view = self.fleet.get(name)
-            while view and view.channel and not view.aside and len(self.ledger.of(name)) < ahead:
-                number = self.waiting.next_for(view.offer, lambda number, view=view: self._suits(number, view))  # type: ignore[misc]
-                if number is None:
-                    break
-                self.waiting.remove(number)
-                offered.append((view, self.ledger.begin(number, name)))
-        if offered:
+        for view, mark in self.dispatcher.take_back():
+            self._send(view, Withdrawal(mark))
+        if offered := self.dispatcher.due():
             words = [("begun", {"group": mark.group, "attempt": mark.attempt, "station": view.name}) for view, mark in offered]
             self.run.journal.write(words, sync=True)
         for view, mark in offered:
             self._send(view, self._offer(mark))
-
-    def _suits(self, number: int, view: StationView) -> bool:
-        """Whether a station may have a group: it has not failed at it, and is of the machine that has made a part of it, if any is left."""
-        state = self.ledger.states[number]
-        if view.name in state.avoid:
-            return False
-        same = not state.machine or state.machine == view.offer.machine
-        return same or not any(other.offer.machine == state.machine for other in self.fleet.useful if other.name not in state.avoid)
-
-    def _take_back(self) -> None:
-        """Where nothing waits any more, what lies unbegun behind another group at one station goes to one that is idle."""
-        idle = sum(not self.ledger.of(view.name) for view in self.fleet.useful)
-        for view in self.fleet.useful if idle else ():
-            for state in list(self.ledger.of(view.name))[1:]:
-                if not state.begun and idle:
-                    idle -= 1
-                    self._send(view, Withdrawal(AttemptMark(state.group.number, state.attempt)))
-                    self._requeue(state.group.number)
 
     def _offer(self, mark: AttemptMark) -> Offer:
         group = self.ledger.states[mark.group].group
@@ -447,9 +361,7 @@ class Conductor:
                 self.lose(view, "it was not heard of any more")
 
     def _look(self, now: float) -> None:
-        """What the launcher says, and what nobody can do; and a beat for those who listen."""
-        for view in self.fleet:
-            self._send(view, Beat())
+        """What the launcher says, and what nobody can do."""
         states = {state.name: state for state in self.launcher.states()}
         fresh = [state for name, state in states.items() if self._states.get(name) != state]
         self._states = states
@@ -479,7 +391,7 @@ class Conductor:
             )
         if coming or now - self._fitted < self.terms.fit:
             return
-        for needs, numbers in list(self.waiting.needs()):
+        for needs, numbers in list(self.dispatcher.waiting.needs()):
             reasons = {misfit(needs, view.offer) for view in sound}
             if "" not in reasons:
                 for number in numbers:

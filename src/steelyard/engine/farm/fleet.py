@@ -27,12 +27,19 @@ class StationView:
     """Why it gets nothing more, if so."""
     case: str = ""
     done: int = 0
+    ready: bool = True
+    """Whether it has said what it was asked for before its first group."""
     files: dict[tuple[AttemptMark, str], bytearray] = field(default_factory=dict)
     """Attachments on their way, by the attempt and the name that a record will give."""
 
     @property
     def name(self) -> str:
         return self.joining.name
+
+    @property
+    def useful(self) -> bool:
+        """Whether it can be given something now."""
+        return self.channel is not None and self.ready and not self.aside
 
     @property
     def host(self) -> str:
@@ -67,4 +74,4 @@ class Fleet:
     @property
     def useful(self) -> list[StationView]:
         """Those that can be given something now."""
-        return [view for view in self._views.values() if view.channel and not view.aside]
+        return [view for view in self._views.values() if view.useful]

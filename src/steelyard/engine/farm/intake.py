@@ -12,7 +12,7 @@ from steelyard.engine.after import LARGEST_FILE
 from steelyard.engine.farm.fleet import StationView
 from steelyard.engine.farm.frames import Refused
 from steelyard.engine.farm.groups import JobGroup
-from steelyard.engine.farm.wire import AttemptMark, GroupAnswer, Piece, arrays_of, read_pair, read_record
+from steelyard.engine.farm.wire import AttachmentPiece, AttemptMark, GroupAnswer, arrays_of, read_pair, read_record
 from steelyard.model.pair import Pair
 from steelyard.model.record import HOST, Arrays, Attachment, Record
 from steelyard.store.runs import RunWriter
@@ -22,7 +22,7 @@ MOST_FILES = 200
 _PATH = re.compile(r"attachments/[A-Za-z0-9][A-Za-z0-9._-]{0,120}")
 
 
-def take_piece(piece: Piece, view: StationView) -> None:
+def take_piece(piece: AttachmentPiece, view: StationView) -> None:
     """Some bytes of an attachment, whose name must be a plain one and whose size has an end."""
     if not _PATH.fullmatch(piece.path):
         raise Refused(f"an attachment is called {piece.path[:80]!r}", why="its path leads out of its place, or is no plain name")

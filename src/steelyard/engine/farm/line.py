@@ -17,6 +17,7 @@ from typing import Any
 from steelyard.engine.farm.channel import Channel, Refused
 from steelyard.engine.farm.tickets import Ticket
 from steelyard.engine.farm.wire import (
+    AttachmentPiece,
     AttemptMark,
     Beat,
     Farewell,
@@ -25,7 +26,6 @@ from steelyard.engine.farm.wire import (
     Joining,
     Kept,
     Offer,
-    Piece,
     Welcome,
     Withdrawal,
 )
@@ -92,7 +92,7 @@ class StationLine:
         with self._lock:
             if mark not in self._last:
                 return
-            self._last[mark] = number - isinstance(message, Piece)
+            self._last[mark] = number - isinstance(message, AttachmentPiece)
             self._count += 1
             self._kept[self._count] = (mark, number, message)
         self._soon(self._flush)

@@ -13,14 +13,14 @@ from steelyard import codec
 from steelyard.engine.farm import frames
 from steelyard.engine.farm.wire import (
     PIECE,
+    AttachmentPiece,
     AttemptMark,
     CaseBegun,
     FarmMessage,
     GroupAnswer,
     GroupDone,
     Offer,
-    Piece,
-    Word,
+    StationWord,
     read_pair,
     read_record,
 )
@@ -78,7 +78,7 @@ class RelayKeeper:
         plain = re.sub(r"[^A-Za-z0-9._-]+", "_", name).lstrip("._-")[-60:] or "file"
         path = f"attachments/{self._files}-{plain}"
         for begin in range(0, len(data) or 1, PIECE):
-            self._outlet.answer(self.mark, self.number + 1, Piece(self.mark, self.number + 1, path, data[begin : begin + PIECE]))
+            self._outlet.answer(self.mark, self.number + 1, AttachmentPiece(self.mark, self.number + 1, path, data[begin : begin + PIECE]))
         return Attachment(kind, path, hashlib.sha256(data).hexdigest())
 
     def unweighed(self, case: str, base: str, reason: str) -> None:
@@ -108,13 +108,13 @@ class RelayWatch(NoWatch):
     def phase(self, name: str, fraction: float | None) -> None:
         if name != self._phase or self._clock() - self._told >= QUIET:
             self._phase, self._told = name, self._clock()
-            self._outlet.tell(Word(self._mark, "phase", name, fraction))
+            self._outlet.tell(StationWord(self._mark, "phase", name, fraction))
 
     def waiting(self, text: str) -> None:
-        self._outlet.tell(Word(self._mark, "waiting", text))
+        self._outlet.tell(StationWord(self._mark, "waiting", text))
 
     def note(self, text: str) -> None:
-        self._outlet.tell(Word(self._mark, "note", text))
+        self._outlet.tell(StationWord(self._mark, "note", text))
 
 
 class RelaySink(Sink):

@@ -9,10 +9,11 @@ from dataclasses import dataclass, field
 
 from steelyard.engine import envs
 from steelyard.engine.farm.channel import serving
-from steelyard.engine.farm.conductor import Conductor, FarmRun, FarmTerms
+from steelyard.engine.farm.conductor import Conductor
 from steelyard.engine.farm.groups import JobGroup, groups_of
 from steelyard.engine.farm.journal import Journal
 from steelyard.engine.farm.launchers import LOOPBACK, Invitation, Launcher, open_launcher
+from steelyard.engine.farm.terms import FarmRun, FarmTerms
 from steelyard.engine.farm.wire import Welcome
 from steelyard.engine.place import Place
 from steelyard.engine.plan import Job, Plan
@@ -52,7 +53,7 @@ class Farm:
 def supervise(plan: Plan, writer: RunWriter, watch: RunWatch, sink: Sink, farm: Farm, stop: Callable[[Record], bool]) -> bool:
     """The stations of a farm measure what is left of a plan."""
     sink.planned(plan.rows)
-    todo = [group for group in groups_of(plan) if _undone(group, writer)]
+    todo = [group for group in groups_of(plan) if undone(group, writer)]
     if not todo:
         return True
     journal = Journal(writer.path)
@@ -95,7 +96,8 @@ def _certificate(launcher: Launcher) -> tuple[str, str]:
     return made_for(launcher.bind)
 
 
-def _undone(group: JobGroup, writer: RunWriter) -> bool:
+def undone(group: JobGroup, writer: RunWriter) -> bool:
+    """Whether a run still lacks anything of a group."""
     return not all(is_done(job, writer) for job in group.jobs) or any(is_due(job, writer) for job in group.pairs)
 
 

@@ -50,7 +50,6 @@ class Joining:
     key: str
     envs: tuple[str, ...] = ()
     devices: Mapping[str, int] = field(default_factory=dict)
-    calibration: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     at: tuple[AttemptMark, ...] = ()
     version: int = VERSION
     steelyard: str = ""
@@ -60,7 +59,7 @@ class Joining:
 class Welcome:
     """What all groups of the run share. `interpreters` are the conductor's own, by the environment that each belongs to, empty for ours;
     `suite` is how many comparisons the whole run makes, and `beat` after how many seconds a station says that it is there;
-    it waits for a conductor that is away for `patience`."""
+    it waits for a conductor that is away for `patience`. `calibrate` asks for Calibrated before the first offer."""
 
     run: str
     settings: Mapping[str, Any]
@@ -72,6 +71,15 @@ class Welcome:
     beat: float = 3.0
     patience: float = 60.0
     sources: Mapping[str, str] = field(default_factory=dict)
+    calibrate: bool = False
+
+
+@dataclass(frozen=True)
+class Calibrated:
+    """How fast a host is, some times over: seconds of fixed work by name, and which share of the time others had its CPU."""
+
+    seconds: Mapping[str, tuple[float, ...]]
+    waited: tuple[float, ...]
 
 
 @dataclass(frozen=True)
@@ -124,7 +132,7 @@ class CaseBegun:
 
 
 @dataclass(frozen=True)
-class Word:
+class StationWord:
     """What a station's watch is told: a phase of the case, that it waits, or a note."""
 
     mark: AttemptMark
@@ -134,7 +142,7 @@ class Word:
 
 
 @dataclass(frozen=True)
-class Piece:
+class AttachmentPiece:
     """Some bytes of an attachment, which the record of the answer with this number names."""
 
     mark: AttemptMark
@@ -166,7 +174,10 @@ class GroupDone:
     trouble: str = ""
 
 
-FarmMessage = Joining | Welcome | Offer | Withdrawal | Kept | Farewell | Beat | CaseBegun | Word | Piece | GroupAnswer | GroupDone
+FarmMessage = (
+    Joining | Welcome | Calibrated | Offer | Withdrawal | Kept | Farewell | Beat | CaseBegun | StationWord | AttachmentPiece
+    | GroupAnswer | GroupDone
+)  # fmt: skip
 _KINDS: Mapping[str, type] = {kind.__name__: kind for kind in FarmMessage.__args__}
 _ENVELOPE = msgspec.msgpack.Decoder(tuple[str, msgspec.Raw])
 _DECODERS: Mapping[str, msgspec.msgpack.Decoder[Any]] = {name: msgspec.msgpack.Decoder(kind) for name, kind in _KINDS.items()}

@@ -39,7 +39,7 @@ class GroupState:
     over: bool = False
 
 
-class Ledger:
+class AttemptLedger:
     """The groups of a run that still have something to do."""
 
     def __init__(self, groups: Iterable[JobGroup], attempts: Mapping[int, int]) -> None:
