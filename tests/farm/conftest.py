@@ -1,4 +1,4 @@
-"""Real clusters, started when a test first asks for one and gone with the last; where a program is missing the test fails and says which."""
+"""Real clusters, started when a test first asks for one and gone with the last; a program that is missing fails it, and is named."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ class Driver:
 
     def __init__(self, orders: dict[str, Any]) -> None:
         self.orders = orders
-        self.writing = threading.Lock()
+        self.writing, self.placing = threading.Lock(), threading.Lock()
         self.placed: dict[str, tuple[Any, queue.Queue[bytes], threading.Thread, str]] = {}
         self.over = threading.Event()
 
@@ -106,10 +106,11 @@ class Driver:
         """Put an actor on a node that has none of ours; wait for one for a time."""
         deadline = time.monotonic() + self.orders["patience"]
         while not self.over.is_set():
-            used = [node for _, _, thread, node in self.placed.values() if thread.is_alive()]
-            free = [node for node in self.nodes() if node["NodeID"] not in used]
-            if free:
-                return self.start(name, free[0])
+            with self.placing:
+                used = [node for _, _, thread, node in self.placed.values() if thread.is_alive()]
+                free = [node for node in self.nodes() if node["NodeID"] not in used]
+                if free:
+                    return self.start(name, free[0])
             if time.monotonic() > deadline:
                 break
             self.over.wait(1.0)
