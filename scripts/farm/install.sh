@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # What `make test-farm` needs beside Steelyard: Slurm, munge and OpenSSH from the system's packages, Ray by `steelyard env create ray`.
 # Installs what is missing where that may be done, and otherwise says what to install; ends with 1 if anything is still missing.
-# STEELYARD_ENVS names the folder of Ray's environment (.farm by default).
+# Ray's environment is .farm/ray; STEELYARD_RAY_PYTHON names the interpreter of another one.
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")/../.." && pwd)
@@ -39,6 +39,6 @@ if [ ${#packages[@]} -gt 0 ]; then
   "${install[@]}" >&2 || { apt-get update -qq >&2 && "${install[@]}" >&2; } || missing "apt-get could not install ${packages[*]} (see above)" "${install[*]}"
 fi
 
-export STEELYARD_ENVS=${STEELYARD_ENVS:-$here/.farm}
-[ -x "$STEELYARD_ENVS/ray/bin/python" ] || "$python" -m steelyard env create ray ||
+export STEELYARD_ENVS=$here/.farm
+[ -x "${STEELYARD_RAY_PYTHON:-$STEELYARD_ENVS/ray/bin/python}" ] || "$python" -m steelyard env create ray ||
   missing "Ray could not be installed (see above)" "a package registry that has ray must be reachable"

@@ -18,15 +18,16 @@ from pathlib import Path
 
 from scripts.farm.daemons import Daemons, Missing
 
+ROOT = Path(__file__).resolve().parents[2]
 START = 120.0
 
 
 def interpreter() -> str:
-    """Of Ray's environment: that of `steelyard env create ray` in the folder that STEELYARD_ENVS names, or another one."""
-    named = os.environ.get("STEELYARD_RAY_PYTHON") or str(Path(os.environ.get("STEELYARD_ENVS", ".farm")) / "ray" / "bin" / "python")
+    """Of Ray's environment: the one that install.sh makes, or that STEELYARD_RAY_PYTHON names."""
+    named = os.environ.get("STEELYARD_RAY_PYTHON") or str(ROOT / ".farm" / "ray" / "bin" / "python")
     if not os.access(named, os.X_OK):
         raise Missing(f"there is no {named}: scripts/farm/install.sh makes an environment with Ray")
-    return str(Path(named).absolute())
+    return named
 
 
 @dataclass

@@ -34,6 +34,7 @@ KEYS = ("address", "count", "python", "driver", "variables", "stacks", "cpus", "
 CONNECT = 60.0
 REACH = 10.0
 FAREWELL = 40.0
+_RESOURCE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:/-]*")
 _ADDRESS = re.compile(r"auto|[A-Za-z0-9_.-]+:\d{1,5}|\[[0-9a-fA-F:]+\]:\d{1,5}")
 
 
@@ -265,7 +266,9 @@ def amount(value: Any) -> float:
 def amounts(value: Any) -> Mapping[str, float]:
     """Resources with amounts."""
     expect(isinstance(value, dict), "a table of resources, such as { tpu = 1 }", value)
-    return {profiles.names([name])[0]: amount(each) for name, each in value.items()}
+    for name in value:
+        expect(bool(_RESOURCE.fullmatch(name)), "the name of a resource", name)
+    return {name: amount(each) for name, each in value.items()}
 
 
 def labels(value: Any) -> Mapping[str, str]:
