@@ -216,7 +216,7 @@ def _request(options: dict[str, Any]) -> Request:
         ranks=_whole("ranks", options["ranks"]),
         flags=dict(read_flag(text) for text in options["flags"]), settings=read_settings(options), env=options["env"], device_index=index,
         filters=Filters(tuple(options["filters"]), tuple(options["excludes"])), part=options["partition"] or "",
-        trust=options["trust"],
+        trust=options["trust"], on=options["on"] or "",
     )  # fmt: skip
 
 
@@ -400,15 +400,7 @@ def _execute(ready: Plan, store: Store, options: dict[str, Any], again: Collecti
 
     def work() -> RunOutcome:
         return conduct.execute(
-            ready,
-            store,
-            command,
-            watch,
-            resume=options["resume"],
-            retry_of=again,
-            expectations=expectations,
-            fail_fast=stop,
-            on=options["on"] or "",
+            ready, store, command, watch, resume=options["resume"], retry_of=again, expectations=expectations, fail_fast=stop
         )
 
     outcome = watch.through(work, lambda word: _kept(word, watch.writer, ready))

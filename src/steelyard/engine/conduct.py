@@ -81,7 +81,8 @@ def prepare(request: Request, store: Store) -> Plan:
     other = _other_side(experiment, place, entries, f"env:{request.env}" if request.env else "")
     part = partition.parse_part(request.part) if request.part else None
     whole = plan.expand(experiment, catalogue, place=place, entries=entries, against=against, other=other, filters=request.filters)
-    whole = replace(whole, env=request.env or "")
+    whole = replace(whole, env=request.env or "", on=request.on)
+    _farm(whole)
     return partition.take(whole, part, store) if part else whole
 
 
@@ -133,19 +134,18 @@ def execute(
     expectations: Sequence[Expectation] = (),
     fail_fast: bool = False,
     sink: Sink | None = None,
-    on: str = "",
 ) -> RunOutcome:
     """Measure a plan into a new run, or into the unfinished one that `resume` asks for ("" means the newest that fits).
 
     With `retry_of` what ended with these statuses is measured again, in a new run that takes over the rest. With `fail_fast`
     the first case that fails unexpectedly ends it, and the run can be resumed. A `sink` writes the results down elsewhere too.
-    `on` names a farm, whose hosts measure in the place of this machine.
     """
-    farm = _farm(on, ready) if on else None
+    farm = _farm(ready)
     machine = facts.collect(Path.cwd())
-    header = _header(ready, machine, ready.fingerprint(facts.key(machine), machine), command)
+    key = machine_key(ready, machine)
+    header = replace(_header(ready, machine, ready.fingerprint(key, machine), command), machine_key=key, farm=ready.on)
     writer = _open(store, header, resume, retry_of)
-    known = roofs.load(ready, facts.key(machine), writer.warnings)
+    known = {} if farm else roofs.load(ready, key, writer.warnings)
 
     def fails(record: Record) -> bool:
         return fail_fast and record.status in BAD and not foreseen.covered(record, expectations)
@@ -162,16 +162,24 @@ def execute(
         if whole:
             writer.seal("complete")
     store.settle()
-    waits.learn(facts.key(machine), writer.done.values(), {job.case.id: job.compiles for job in ready.jobs})
+    if not farm:
+        waits.learn(key, writer.done.values(), {job.case.id: job.compiles for job in ready.jobs})
     return RunOutcome(writer.path, ready, expectations)
 
 
-def _farm(on: str, ready: Plan) -> Farm:
+def _farm(ready: Plan) -> Farm | None:
+    """The hosts that measure in the place of this machine, if any do."""
+    if not ready.on:
+        return None
     from steelyard.engine.farm.running import Farm
 
-    farm = Farm(on)
-    farm.check(ready)
-    return farm
+    return Farm.of(ready)
+
+
+def machine_key(ready: Plan, machine: dict[str, object]) -> str:
+    """What a run of this plan has as the key of its machine, which its fingerprint and its history go by."""
+    farm = _farm(ready)
+    return farm.key(machine) if farm else facts.key(machine)
 
 
 def _open(store: Store, header: Header, resume: str | None, retry_of: Collection[Status]) -> RunWriter:

@@ -77,7 +77,7 @@ class Plan:
 
     `pairs` are what is weighed beside the bases of the jobs themselves: a job each, whose case and base are measured by others,
     labelled by the first row that names it. `rows` are those of which every case is measured. `suite` is how many comparisons the
-    whole run makes, where this is what one machine does of it.
+    whole run makes, where this is what one machine does of it. `on` names the farm whose hosts measure, in place of this machine.
     """
 
     experiment: Experiment
@@ -92,6 +92,7 @@ class Plan:
     pairs: tuple[Job, ...] = ()
     rows: tuple[ResultRow, ...] = ()
     suite: int | None = None
+    on: str = ""
 
     @property
     def settings(self) -> Settings:

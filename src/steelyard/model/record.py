@@ -142,6 +142,13 @@ class Record:
     schema: int = SCHEMA
 
 
+def machine_of(record: Record, key: str) -> str:
+    """The comparability key of the machine that a record was made on: its own on a farm, else that of its run."""
+    host = record.effective.get(HOST)
+    own = host.get("machine") if isinstance(host, Mapping) else None
+    return own if isinstance(own, str) else key
+
+
 def unweighed(records: Iterable[Record]) -> dict[str, str]:
     """Why comparisons that were asked for were not made, by the ids of their cases."""
     found: dict[str, str] = {}

@@ -116,6 +116,10 @@ class Peer:
         for number, job in enumerate(offer.jobs, 1):
             self.channel.send(CaseBegun(offer.mark, job.case.id))
             self.channel.send(answer(offer, job.case.id, number))
+        self.finish(offer)
+
+    def finish(self, offer: Offer) -> None:
+        """End an offer of which every case was answered for."""
         self.channel.send(GroupDone(offer.mark, len(offer.jobs) + 1))
 
 
@@ -183,11 +187,15 @@ def plan_of(seconds: Sequence[float], **more: Any) -> Plan:
 
 
 @asynccontextmanager
-async def staged(plan: Plan, folder: Path, *names: str, terms: FarmTerms = QUICK, writer: RunWriter | None = None) -> AsyncIterator[Stage]:
+async def staged(
+    plan: Plan, folder: Path, *names: str, terms: FarmTerms = QUICK, writer: RunWriter | None = None, calibrate: bool = False
+) -> AsyncIterator[Stage]:
     """A conductor that listens; the block is over when it is."""
     writer = writer or Store(folder / ".steelyard").create(Header(version=__version__))
     journal, launcher = Journal(writer.path), NamedLauncher(*(names or ("one",)))
-    run = FarmRun(plan, writer, NotingWatch(), Sink(), journal, Welcome(writer.id, plan.settings.plain(), beat=terms.beat))
+    run = FarmRun(
+        plan, writer, NotingWatch(), Sink(), journal, Welcome(writer.id, plan.settings.plain(), beat=terms.beat, calibrate=calibrate)
+    )
     conductor = Conductor(run, groups_of(plan), launcher, terms)
     server = await asyncio.start_server(lambda reader, out: conductor.connected(reader, out, SECRET), "127.0.0.1", 0)
     conducting = asyncio.create_task(conductor.conduct())

@@ -78,7 +78,7 @@ def test_a_station_tells_nothing_to_a_conductor_without_the_secret() -> None:
     play(scene)
 
 
-@pytest.mark.parametrize("text", [b"GET / HTTP/1.1\r\nHost: x\r\n\r\n" + bytes(64), bytes(1 << 20)])
+@pytest.mark.parametrize("text", ids=["http", "zeros"], argvalues=[b"GET / HTTP/1.1\r\nHost: x\r\n\r\n" + bytes(64), bytes(frames.REPLY)])
 def test_whatever_else_connects_is_refused(text: bytes, tmp_path: Path) -> None:
     async def scene() -> None:
         async with staged(ONE, tmp_path) as stage:

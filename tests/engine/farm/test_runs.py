@@ -60,7 +60,7 @@ def test_a_comparison_on_two_stations_says_what_it_says_here(tmp_path: Path) -> 
     for id, record in theirs.items():
         assert (record["status"], record["requested"]) == (mine[id]["status"], mine[id]["requested"])
         assert record["metrics"]["time"]["value"] == pytest.approx(mine[id]["metrics"]["time"]["value"])
-        assert record["effective"]["host"]["attempt"] == 1
+        assert record["effective"]["host"]["attempt"] >= 1
     pairs = [[line["pair"] for line in lines_of(folder) if "pair" in line] for folder in (here, away)]
     assert sorted(pair["head"]["id"] for pair in pairs[0]) == sorted(pair["head"]["id"] for pair in pairs[1])
     assert [round(pair["ratio"], 6) for pair in pairs[1]] == [0.5] * 3

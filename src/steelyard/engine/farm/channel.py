@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ssl
 import tempfile
 from dataclasses import dataclass
@@ -47,6 +48,8 @@ class Channel:
                 frames.confirm(await _exactly(reader, CONFIRMATION), keys)
         except BaseException:
             writer.close()
+            with contextlib.suppress(OSError):
+                await writer.wait_closed()
             raise
         return cls(reader, writer, keys.seal(b"station"), keys.seal(b"conductor"))
 

@@ -6,26 +6,33 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from steelyard import codec
+from steelyard.analyze.conditions import OTHER_LOAD
 from steelyard.engine.farm import intake
 from steelyard.engine.farm.attempts import MOST_DEATHS, AttemptLedger, GroupState
 from steelyard.engine.farm.channel import Channel, Refused
 from steelyard.engine.farm.dispatching import Dispatcher
 from steelyard.engine.farm.fleet import Fleet, StationView
 from steelyard.engine.farm.groups import JobGroup
+from steelyard.engine.farm.kinds import HostSpeed, MachineKinds, disturbed, unfit
 from steelyard.engine.farm.launchers import Launcher, StationState
 from steelyard.engine.farm.placing import HostOffer, misfit
 from steelyard.engine.farm.terms import FarmRun, FarmTerms
 from steelyard.engine.farm.wire import (
+    PIECE,
     VERSION,
     AttachmentPiece,
     AttemptMark,
     Beat,
+    Calibrated,
     CaseBegun,
     Farewell,
     FarmMessage,
+    GoodsPiece,
+    GoodsWanted,
     GroupAnswer,
     GroupDone,
     Joining,
@@ -40,6 +47,7 @@ from steelyard.model.record import Record, Status
 
 TICK = 0.1
 PARTING = 5.0
+MOST_LOADS = 10
 LOOK_EVERY = 1.0
 """Seconds between looks at what the launcher says."""
 MOST_MESSAGES = 500
@@ -164,7 +172,7 @@ class Conductor:
             self.lose(view, "its process was started anew")
             view = None
         if view is None:
-            view = StationView(joining, _offer_of(joining), channel, now)
+            view = StationView(joining, _offer_of(joining), channel, now, ready=not self.run.welcome.calibrate)
             self.fleet.add(view)
             self.dispatcher.feed(view.name)
             self._fitted = now
@@ -199,8 +207,41 @@ class Conductor:
                     intake.take_piece(message, view)
             else:
                 self._take_answer(view, message)
+        elif isinstance(message, GoodsWanted) and view.channel:
+            task = asyncio.create_task(self._send_goods(view.channel))
+            self._talks.add(task)
+            task.add_done_callback(self._talks.discard)
+        elif isinstance(message, Calibrated):
+            self._calibrated(view, message)
         elif not isinstance(message, Beat):
             raise Refused(f"a station sent a {type(message).__name__}")
+
+    async def _send_goods(self, channel: Channel) -> None:
+        """Users' files, not faster than they are taken."""
+        data = self.run.goods
+        with contextlib.suppress(OSError):
+            for begin in range(0, len(data) or 1, PIECE):
+                channel.send(GoodsPiece(data[begin : begin + PIECE], begin + PIECE >= len(data)))
+                await channel.drained()
+
+    def _calibrated(self, view: StationView, found: Calibrated) -> None:
+        """A host has said how fast it is: of which kind it is, or why it should not measure."""
+        try:
+            view.speed = HostSpeed.of(found)
+        except ValueError as error:
+            raise Refused("a calibration cannot be read", why=str(error)) from None
+        alike = [other.speed for other in self.fleet if other.joining.key == view.joining.key and other is not view and other.speed]
+        if reason := unfit(view.speed, alike):
+            self._set_aside(view, reason, noisy=True)
+        else:
+            kind, differing = MachineKinds.kept().name(view.joining.key, view.speed)
+            view.offer = replace(view.offer, machine=kind)
+            if differing:
+                self.run.warn(f"{view.host} is kind {kind}: {differing} than on the first machine of its description")
+        self.run.journal.note("kind", station=view.name, machine=view.offer.machine, spread=view.speed.spread, waited=view.speed.waited)
+        view.ready = True
+        self.dispatcher.feed(view.name)
+        self._wake.set()
 
     def _hear_word(self, view: StationView, word: StationWord) -> None:
         text = f"{view.host}: {word.text[:1000]}"
@@ -240,13 +281,19 @@ class Conductor:
     def _keep(self, view: StationView, state: GroupState, record: Record, arrays: Any) -> None:
         if record.id in self.run.writer.done:
             return
-        record = self.run.writer.append(record, arrays)
+        record, state.begun = self.run.writer.append(record, arrays), True
         state.machine, view.case, view.done = view.offer.machine, "", view.done + 1
         job = next(job for job in state.group.jobs if job.case.id == record.id)
         self.run.journal.note("kept", station=view.name, group=state.group.number, case=record.id, status=record.status)
         self.run.sink.take(job, record, arrays)
         self.run.watch.finished(record)
         self._spare_lives = max(self._spare_lives, 2 + self.launcher.count)
+        load = record.effective.get(OTHER_LOAD)
+        if isinstance(load, (int, float)) and not view.lenient and not view.aside:
+            view.loads.append(float(load))
+            elsewhere = [load for other in self.fleet if other is not view for load in other.loads[-MOST_LOADS:]]
+            if reason := disturbed(view.loads, elsewhere):
+                self._set_aside(view, reason, noisy=True)
         if self.run.stop(record):
             self.run.stopped = True
             self._wake.set()
@@ -305,9 +352,16 @@ class Conductor:
             self._spare_lives -= 1
             self.replace()
 
-    def _set_aside(self, view: StationView, reason: str) -> None:
-        view.aside = reason
+    def _set_aside(self, view: StationView, reason: str, *, noisy: bool = False) -> None:
+        """A station gets nothing more, and what it has not begun goes elsewhere."""
+        view.aside, view.noisy = reason, noisy
         self.run.journal.note("aside", station=view.name, host=view.joining.host, reason=reason)
+        for state in list(self.ledger.of(view.name)):
+            if not state.begun:
+                self._send(view, Withdrawal(AttemptMark(state.group.number, state.attempt)))
+                self.dispatcher.requeue(state.group.number)
+        if noisy:
+            self.run.warn(f"set aside: {view.host}: {reason}; its cases go elsewhere")
 
     def _give_up(self, state: GroupState, status: Status, reason: str) -> None:
         """Records for what is left of a group, by us, since no station will send any."""
@@ -329,6 +383,15 @@ class Conductor:
             self.run.journal.write(words, sync=True)
         for view, mark in offered:
             self._send(view, self._offer(mark))
+
+    def _take_again(self) -> list[StationView]:
+        """Noisy hosts, where there is no other: their results are better than none, and say what they were made beside."""
+        found = [view for view in self.fleet if view.noisy and view.channel]
+        for view in found:
+            self.run.warn(f"{view.host} measures all the same, since no quieter host is left: {view.aside}")
+            view.aside, view.noisy, view.lenient = "", False, True
+            self.dispatcher.feed(view.name)
+        return found
 
     def _offer(self, mark: AttemptMark) -> Offer:
         group = self.ledger.states[mark.group].group
@@ -384,6 +447,8 @@ class Conductor:
         """Groups that no host fits, once all hosts are there; and a farm that has no host left."""
         coming = [state for state in states if state.phase != "gone" and self.fleet.get(state.name) is None]
         sound = [view for view in self.fleet if not view.aside]
+        if not coming and not sound:
+            sound = self._take_again()
         if not coming and not sound:
             last = [view.aside for view in self.fleet] or [state.reason for state in states if state.reason]
             raise SteelyardError(

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from steelyard.engine.farm.kinds import HostSpeed
 from steelyard.engine.farm.placing import HostOffer
 from steelyard.engine.farm.wire import AttemptMark, Joining
 
@@ -25,6 +26,13 @@ class StationView:
     """When its connection was lost, if it was."""
     aside: str = ""
     """Why it gets nothing more, if so."""
+    noisy: bool = False
+    """Whether that is noise, which is better than no host at all."""
+    lenient: bool = False
+    """Whether it measures although it is noisy."""
+    speed: HostSpeed | None = None
+    loads: list[float] = field(default_factory=list)
+    """CPUs that other work had beside each of its records, as far as they tell."""
     case: str = ""
     done: int = 0
     ready: bool = True

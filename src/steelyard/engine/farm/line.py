@@ -22,6 +22,8 @@ from steelyard.engine.farm.wire import (
     Beat,
     Farewell,
     FarmMessage,
+    GoodsPiece,
+    GoodsWanted,
     GroupDone,
     Joining,
     Kept,
@@ -57,6 +59,7 @@ class StationLine:
         """The number of the last answer of every attempt that is ours."""
         self._current: AttemptMark | None = None
         self._lock = threading.RLock()
+        self._goods, self._fetched = bytearray(), threading.Event()
         self._joined = threading.Event()
         self._channel: Channel | None = None
         self._welcomed, self._heard_at = False, time.monotonic()
@@ -68,6 +71,11 @@ class StationLine:
         self._thread.start()
         self._joined.wait()
         return not self.over
+
+    def goods(self) -> bytes:
+        """The archive of users' files, once it is here; nothing when the run is over."""
+        self._fetched.wait()
+        return bytes(self._goods)
 
     def next_offer(self) -> Offer | None:
         """The next group to measure, once there is one; nothing when the run is over."""
@@ -126,6 +134,7 @@ class StationLine:
             return
         self.over, self.code, self.reason = True, code, reason
         self._offers.put(None)
+        self._fetched.set()
         self._joined.set()
         with self._lock:
             busy = self._current is not None
@@ -203,6 +212,13 @@ class StationLine:
             self.welcome, self._welcomed = message, True
             self._flush()
             self._joined.set()
+            if message.goods and not self._fetched.is_set() and self._channel:
+                self._goods.clear()
+                self._channel.send(GoodsWanted())
+        elif isinstance(message, GoodsPiece):
+            self._goods += message.data
+            if message.last:
+                self._fetched.set()
         elif isinstance(message, Offer):
             with self._lock:
                 known = message.mark in self._last

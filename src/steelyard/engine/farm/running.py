@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import secrets
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
 
+from steelyard import registry
 from steelyard.engine import envs
 from steelyard.engine.farm.channel import serving
 from steelyard.engine.farm.conductor import Conductor
+from steelyard.engine.farm.goods import packed
 from steelyard.engine.farm.groups import JobGroup, groups_of
 from steelyard.engine.farm.journal import Journal
 from steelyard.engine.farm.launchers import LOOPBACK, Invitation, Launcher, open_launcher
@@ -20,6 +25,7 @@ from steelyard.engine.plan import Job, Plan
 from steelyard.engine.run import RunWatch, is_done, is_due
 from steelyard.engine.sinks import Sink
 from steelyard.errors import UsageError
+from steelyard.machine import facts
 from steelyard.model.record import Record
 from steelyard.store.runs import RunWriter
 
@@ -31,11 +37,18 @@ class Farm:
     on: str
     terms: FarmTerms = field(default_factory=FarmTerms.usual)
 
-    def check(self, plan: Plan) -> None:
-        """What cannot be done away from here is refused before anything is opened."""
+    @classmethod
+    def of(cls, plan: Plan) -> Farm:
+        """The farm that a plan names; what cannot be done away from here is refused before anything is opened."""
         if plan.experiment.script:
             raise UsageError("a script cannot be run on other machines", why="its own code says what is measured", do="leave --on out")
-        open_launcher(self.on)
+        open_launcher(plan.on)
+        return cls(plan.on)
+
+    def key(self, machine: Mapping[str, Any]) -> str:
+        """What its runs have in the place of a machine's key: this machine's own where it is that, else one for the name of the farm."""
+        name, _, _ = self.on.partition(":")
+        return facts.key(dict(machine)) if name == "local" else hashlib.sha256(self.on.encode()).hexdigest()[:12]
 
     def supervise(
         self,
@@ -58,10 +71,13 @@ def supervise(plan: Plan, writer: RunWriter, watch: RunWatch, sink: Sink, farm: 
         return True
     journal = Journal(writer.path)
     try:
-        run = FarmRun(plan, writer, watch, sink, journal, _welcome(plan, writer, farm), stop)
+        launcher = open_launcher(farm.on)
+        goods = b"" if launcher.shares_files else packed(plan, Path.cwd())
+        welcome = replace(_welcome(plan, writer, farm), goods=not launcher.shares_files, here=str(Path.cwd()))
+        run = FarmRun(plan, writer, watch, sink, journal, welcome, goods, stop)
         journal.note("opened", on=farm.on, groups=len(todo), cases=sum(len(group.jobs) for group in todo))
         sink.opened(writer.path)
-        asyncio.run(_conduct(run, todo, open_launcher(farm.on), farm.terms))
+        asyncio.run(_conduct(run, todo, launcher, farm.terms))
         journal.note("closed", reason="stopped" if run.stopped else "complete")
         return not run.stopped
     finally:
@@ -109,6 +125,7 @@ def _welcome(plan: Plan, writer: RunWriter, farm: Farm) -> Welcome:
     return Welcome(
         writer.id, plan.settings.plain(), plan.experiment.name, tuple(plan.experiment.files), plan.entries, interpreters,
         plan.comparisons, farm.terms.beat, 2 * farm.terms.grace, dict(plan.sources),
+        any(not registry.about_backend(job.case.backend).virtual for job in plan.jobs),
     )  # fmt: skip
 
 

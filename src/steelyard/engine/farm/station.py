@@ -17,7 +17,8 @@ from tempfile import TemporaryDirectory
 
 from steelyard.engine import envs, roofs, run
 from steelyard.engine.crew import Crew
-from steelyard.engine.farm import devices
+from steelyard.engine.farm import devices, goods
+from steelyard.engine.farm.calibrating import calibrate
 from steelyard.engine.farm.line import DONE, StationLine, joining_of
 from steelyard.engine.farm.relay import RelayKeeper, RelaySink, RelayWatch
 from steelyard.engine.farm.tickets import Ticket, read_ticket
@@ -39,21 +40,42 @@ class Station:
     folder: Path
     key: str
     told: dict[str, str] = field(default_factory=dict)
+    files: Path | None = None
+    """Where users' files lie, if they were sent."""
 
     def work(self) -> None:
         """Measure what is offered until nothing more is; an interrupt means that the current group is not wanted any more."""
+        if self.line.welcome.calibrate:
+            with suppress(KeyboardInterrupt):
+                self._calibrate()
+        if self.line.welcome.goods:
+            self._lay_out()
         while not self.line.over:
             with suppress(KeyboardInterrupt), Crew.assemble() as crew:
                 while (offer := self.line.next_offer()) is not None:
                     self._measure(offer, crew)
                 return
 
+    def _calibrate(self) -> None:
+        """Say how fast this host is, with the CPUs to ourselves as far as other runs go."""
+        with locks.hold(locks.cpu_names(), f"run {self.line.welcome.run}, pid {os.getpid()}", lambda who: None):
+            self.line.tell(calibrate())
+
+    def _lay_out(self) -> None:
+        """Users' files at the places that they have at the conductor's, below our folder, which is worked in then as there."""
+        self.files = self.folder / "files"
+        here = Path(goods.moved(self.line.welcome.here, self.files))
+        here.mkdir(parents=True)
+        if data := self.line.goods():
+            goods.unpack(data, self.files)
+        os.chdir(here)
+
     def _measure(self, offer: Offer, crew: Crew) -> None:
         """A whole group; what prevents it on this host is told, and another may try."""
         keeper = RelayKeeper(offer, self.line, self.folder)
         watch, trouble = RelayWatch(offer.mark, self.line), ""
         try:
-            self._supervise(part_of(offer, self.line.welcome), keeper, watch, crew)
+            self._supervise(part_of(offer, self.line.welcome, self.files), keeper, watch, crew)
         except (SteelyardError, OSError) as error:
             trouble = told(error) if isinstance(error, SteelyardError) else str(error)
         keeper.close(trouble)
@@ -75,21 +97,33 @@ class Station:
                 pass
 
 
-def part_of(offer: Offer, welcome: Welcome) -> Plan:
+def part_of(offer: Offer, welcome: Welcome, files: Path | None) -> Plan:
     """The plan of one group, as a local run would have it."""
-    experiment = Experiment(welcome.experiment, settings=Settings.from_plain(welcome.settings), files=welcome.files)
-    jobs, pairs = ([_at_home(job, welcome) for job in jobs] for jobs in (offer.jobs, offer.pairs))
+    named = tuple(goods.moved(file, files) for file in welcome.files)
+    experiment = Experiment(welcome.experiment, settings=Settings.from_plain(welcome.settings), files=named)
+    jobs, pairs = ([_at_home(job, welcome, files) for job in jobs] for jobs in (offer.jobs, offer.pairs))
     return Plan(experiment, tuple(jobs), (), welcome.entries, pairs=tuple(pairs), rows=offer.rows, suite=welcome.suite)
 
 
-def _at_home(job: Job, welcome: Welcome) -> Job:
-    """A job with the interpreters of this host in the place of the conductor's."""
-    side = replace(job.side, place=_moved(job.side.place, welcome)) if job.side else None
-    return replace(job, place=_moved(job.place, welcome), side=side)
+def _at_home(job: Job, welcome: Welcome, files: Path | None) -> Job:
+    """A job with the interpreters and files of this host in the place of the conductor's."""
+    side = job.side
+    if side:
+        beside = tuple(goods.moved(file, files) for file in side.files)
+        side = replace(side, place=_moved(side.place, welcome, files), files=beside)
+    return replace(job, place=_moved(job.place, welcome, files), side=side)
 
 
-def _moved(place: Place, welcome: Welcome) -> Place:
-    return replace(place, python=sys.executable) if welcome.interpreters.get(place.python) == "" else place
+def _moved(place: Place, welcome: Welcome, files: Path | None) -> Place:
+    """The same place here: our interpreter, or that of our environment of the same name."""
+    name = welcome.interpreters.get(place.python)
+    if name == "":
+        place = replace(place, python=sys.executable)
+    elif name:
+        there = envs.place(name, place)
+        place = replace(place, python=there.python, search_path=there.search_path)
+    folder = goods.moved(place.folder, files) if place.folder else ""
+    return replace(place, paths=tuple(goods.moved(path, files) for path in place.paths), folder=folder)
 
 
 def serve(ticket: Ticket, piped: bool) -> int:

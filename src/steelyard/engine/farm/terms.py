@@ -51,6 +51,8 @@ class FarmRun:
     sink: Sink
     journal: Journal
     welcome: Welcome
+    goods: bytes = b""
+    """The archive of users' files, where hosts do not share ours."""
     stop: Callable[[Record], bool] = lambda record: False
     stopped: bool = False
 

@@ -57,9 +57,13 @@ class Joining:
 
 @dataclass(frozen=True)
 class Welcome:
-    """What all groups of the run share. `interpreters` are the conductor's own, by the environment that each belongs to, empty for ours;
-    `suite` is how many comparisons the whole run makes, and `beat` after how many seconds a station says that it is there;
-    it waits for a conductor that is away for `patience`. `calibrate` asks for Calibrated before the first offer."""
+    """What all groups of the run share.
+
+    `interpreters` are the conductor's own, by the environment that each belongs to, empty for ours; `suite` is how many comparisons
+    the whole run makes. A station says every `beat` seconds that it is there, and waits for a conductor that is away for `patience`.
+    `calibrate` asks for Calibrated before the first offer. `here` is the folder that the conductor works in; where `goods` are to be
+    fetched, nothing of that is on the station's host.
+    """
 
     run: str
     settings: Mapping[str, Any]
@@ -72,6 +76,8 @@ class Welcome:
     patience: float = 60.0
     sources: Mapping[str, str] = field(default_factory=dict)
     calibrate: bool = False
+    here: str = ""
+    goods: bool = False
 
 
 @dataclass(frozen=True)
@@ -80,6 +86,19 @@ class Calibrated:
 
     seconds: Mapping[str, tuple[float, ...]]
     waited: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class GoodsWanted:
+    """A station asks for the archive of users' files."""
+
+
+@dataclass(frozen=True)
+class GoodsPiece:
+    """Some bytes of that archive; the last ones say so."""
+
+    data: bytes
+    last: bool = False
 
 
 @dataclass(frozen=True)
@@ -175,8 +194,8 @@ class GroupDone:
 
 
 FarmMessage = (
-    Joining | Welcome | Calibrated | Offer | Withdrawal | Kept | Farewell | Beat | CaseBegun | StationWord | AttachmentPiece
-    | GroupAnswer | GroupDone
+    Joining | Welcome | Calibrated | GoodsWanted | GoodsPiece | Offer | Withdrawal | Kept | Farewell | Beat | CaseBegun | StationWord
+    | AttachmentPiece | GroupAnswer | GroupDone
 )  # fmt: skip
 _KINDS: Mapping[str, type] = {kind.__name__: kind for kind in FarmMessage.__args__}
 _ENVELOPE = msgspec.msgpack.Decoder(tuple[str, msgspec.Raw])
