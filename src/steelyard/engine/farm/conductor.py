@@ -45,7 +45,8 @@ from steelyard.engine.run import failure
 from steelyard.errors import SteelyardError, told
 from steelyard.model.record import Record, Status
 
-TICK = 0.1
+TICK, GATHER = 0.1, 0.005
+"""Seconds between two looks at everything, and what is waited for more of what came at once: the disk is waited for once for all."""
 PARTING = 5.0
 MOST_LOADS = 10
 LOOK_EVERY = 1.0
@@ -86,6 +87,7 @@ class Conductor:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(TICK):
                     await self._wake.wait()
+                await asyncio.sleep(GATHER)
             self._wake.clear()
             self.tick()
         self._acknowledge()

@@ -35,11 +35,11 @@ FETCH = (
 """A program of one line that takes `program()` from its input and becomes it."""
 
 
-class Refused(UsageError):
+class HostRefused(UsageError):
     """A host answered that it cannot run a station."""
 
 
-class Ended(Refused):
+class HostEnded(HostRefused):
     """A host was gone before it had said anything that explains it."""
 
 
@@ -72,7 +72,7 @@ class Cargo:
         """A parcel that was asked for."""
         known = {parcel.digest: parcel.file for parcel in (self.code, *self.packages.values())}
         if digest not in known:
-            raise Refused("it asked for code that we do not have")
+            raise HostRefused("it asked for code that we do not have")
         return known[digest].read_bytes()
 
 
@@ -164,7 +164,7 @@ def sent_program() -> bytes:
 
 
 @dataclass
-class Lines:
+class HostLines:
     """Lines from a descriptor, with a limit to the wait and to their length; an empty one is the end."""
 
     fd: int
@@ -197,7 +197,7 @@ def ended(line: bytes) -> int | None:
 
 
 @dataclass
-class Welcome:
+class HostTalk:
     """One talk with a host: lines are heard with their patience in seconds, and what is said is sent at once."""
 
     hear: Callable[[float], bytes]
@@ -210,9 +210,9 @@ class Welcome:
         """What the far interpreter is; one that is too old is refused."""
         facts: Mapping[str, Any] = self._line(self.patience).get("facts") or {}
         if not facts:
-            raise Refused("it did not say what it is")
+            raise HostRefused("it did not say what it is")
         if facts["old"]:
-            raise Refused(f"its {facts['executable']} is Python {facts['python']}", why="3.11 or newer is needed", do="name a newer one")
+            raise HostRefused(f"its {facts['executable']} is Python {facts['python']}", why="3.11 or newer is needed", do="name a newer one")
         return facts
 
     def admit(self, cargo: Cargo, ticket: Callable[[], bytes], home: str = "") -> Arrived:
@@ -239,14 +239,14 @@ class Welcome:
             try:
                 text = self.hear(patience)
             except TimeoutError as error:
-                raise Refused("it does not answer", why=str(error)) from None
+                raise HostRefused("it does not answer", why=str(error)) from None
             if not text:
-                raise Ended("it ended without a word")
+                raise HostEnded("it ended without a word")
             if text.startswith(b"{"):
                 try:
                     found = json.loads(text)
                 except ValueError:
                     continue
                 if "error" in found:
-                    raise Refused(str(found["error"])[:500], do=str(found.get("do", ""))[:200])
+                    raise HostRefused(str(found["error"])[:500], do=str(found.get("do", ""))[:200])
                 return dict(found)

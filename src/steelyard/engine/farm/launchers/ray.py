@@ -24,7 +24,7 @@ from typing import Any
 from steelyard.codec.reading import CheckedFile, expect, is_number
 from steelyard.engine import envs
 from steelyard.engine.farm import hosting, ray_driver
-from steelyard.engine.farm.hosting import Cargo, Ended, Lines, Welcome
+from steelyard.engine.farm.hosting import Cargo, HostEnded, HostLines, HostTalk
 from steelyard.engine.farm.launchers import Invitation, StationPhase, StationState, profiles
 from steelyard.errors import UsageError, told
 from steelyard.terminal import warn
@@ -102,7 +102,7 @@ class RayDriver:
             start_new_session=True, env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
         )  # fmt: skip
         assert self.process.stdout and self.process.stderr
-        self.lines, self.lock = Lines(self.process.stdout.fileno()), threading.Lock()
+        self.lines, self.lock = HostLines(self.process.stdout.fileno()), threading.Lock()
         self.last = ""
         threading.Thread(target=self._listen, args=(self.process.stderr,), daemon=True).start()
         orders = {**asdict(profile), "told": profile.told(), "program": hosting.FETCH, "waits": waits}
@@ -120,7 +120,7 @@ class RayDriver:
                 self.process.stdin.write(json.dumps(words).encode() + b"\n" + data)
                 self.process.stdin.flush()
         except (OSError, ValueError):
-            raise Ended("the program that holds Ray's actors has ended", why=self.last) from None
+            raise HostEnded("the program that holds Ray's actors has ended", why=self.last) from None
 
     def connected(self, address: str, patience: float) -> Mapping[str, Any]:
         """What it found on the cluster."""
@@ -192,7 +192,7 @@ class RayLauncher:
         """A station from its order to its end."""
         try:
             driver.say({"place": station.name})
-            talk = Welcome(station.hear, partial(self._send, driver, station), partial(setattr, station, "reason"))
+            talk = HostTalk(station.hear, partial(self._send, driver, station), partial(setattr, station, "reason"))
             talk.send(hosting.sent_program())
             talk.admit(self._cargo(invitation), lambda: invitation.ticket(station.name))
             station.phase, station.reason = "running", ""
@@ -200,7 +200,7 @@ class RayLauncher:
             while code is None and (line := station.hear(None)):
                 code = hosting.ended(line)
             station.reason = station.gone if code is None else f"the station exited with code {code}"
-        except Ended as error:
+        except HostEnded as error:
             station.reason = station.gone or told(error, 300)
         except Exception as error:
             station.reason = told(error, 300)
@@ -210,7 +210,7 @@ class RayLauncher:
     def _send(self, driver: RayDriver, station: RayStation, data: bytes) -> None:
         station.placed.wait()
         if station.gone:
-            raise Ended(station.gone)
+            raise HostEnded(station.gone)
         driver.say({"station": station.name, "bytes": len(data)}, data)
 
     def _cargo(self, invitation: Invitation) -> Cargo:

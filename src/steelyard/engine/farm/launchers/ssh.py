@@ -21,7 +21,7 @@ from typing import IO, Any, cast
 
 from steelyard.codec.reading import CheckedFile, expect
 from steelyard.engine.farm import hosting
-from steelyard.engine.farm.hosting import Arrived, Cargo, Ended, Lines, Refused, Welcome
+from steelyard.engine.farm.hosting import Arrived, Cargo, HostEnded, HostLines, HostRefused, HostTalk
 from steelyard.engine.farm.launchers import LOOPBACK, Invitation, StationPhase, StationState, profiles
 from steelyard.errors import Mistakes, UsageError, told
 from steelyard.terminal import warn
@@ -78,15 +78,15 @@ class Tail(threading.Thread):
 
 
 @dataclass
-class Session:
+class SshSession:
     """One ssh, and a program at its far end."""
 
     process: subprocess.Popen[bytes]
-    lines: Lines
+    lines: HostLines
     tail: Tail
 
     @classmethod
-    def open(cls, host: str, python: str, forward: str = "") -> Session:
+    def open(cls, host: str, python: str, forward: str = "") -> SshSession:
         """Connect, and start what takes our program and becomes it."""
         word = python if _SAFE.fullmatch(python) else shlex.quote(python)
         there = f"exec {word} -c {shlex.quote(hosting.FETCH)}"
@@ -100,13 +100,13 @@ class Session:
                 f"cannot start {words[0]}", why=str(error.strerror), do=f"install OpenSSH, or name another in {VARIABLE}"
             ) from None
         assert process.stdin and process.stdout and process.stderr
-        session = cls(process, Lines(process.stdout.fileno()), Tail(process.stderr))
+        session = cls(process, HostLines(process.stdout.fileno()), Tail(process.stderr))
         session.tail.start()
         return session
 
-    def welcome(self, patience: float, tell: Any = None) -> Welcome:
+    def welcome(self, patience: float, tell: Any = None) -> HostTalk:
         """The talk with it, begun with our program."""
-        talk = Welcome(self.lines.next, self._send, tell or (lambda text: None), patience)
+        talk = HostTalk(self.lines.next, self._send, tell or (lambda text: None), patience)
         self._send(hosting.sent_program())
         return talk
 
@@ -116,7 +116,7 @@ class Session:
             self.process.stdin.write(data)
             self.process.stdin.flush()
         except (OSError, ValueError):
-            raise Ended("it ended without a word") from None
+            raise HostEnded("it ended without a word") from None
 
     def hang_up(self) -> None:
         """End our side of the talk; what runs there ends with it."""
@@ -152,7 +152,7 @@ class SshStation:
     host: str
     phase: StationPhase = "waiting"
     reason: str = ""
-    session: Session | None = None
+    session: SshSession | None = None
     thread: threading.Thread | None = None
     arrived: Arrived | None = None
 
@@ -182,10 +182,10 @@ class SshLauncher:
             raise Mistakes(wrong, about="hosts that cannot be used")
 
     def _wrong(self, host: str) -> UsageError | None:
-        session = Session.open(host, self.profile.python)
+        session = SshSession.open(host, self.profile.python)
         try:
             session.welcome(self.profile.patience).facts()
-        except Ended:
+        except HostEnded:
             code = session.close(5)
             why, do = session.reason(code, self.profile.python), f"try: ssh {host}"
             if code in NO_PROGRAM:
@@ -220,7 +220,7 @@ class SshLauncher:
         try:
             if not self.ending.is_set():
                 self._hold(station, invitation)
-        except Ended:
+        except HostEnded:
             silent = True
         except Exception as error:
             station.reason = told(error, 300)
@@ -234,7 +234,7 @@ class SshLauncher:
 
     def _hold(self, station: SshStation, invitation: Invitation) -> None:
         forward = f"{LOOPBACK}:0:{invitation.host}:{invitation.port}"
-        session = station.session = Session.open(station.host, self.profile.python, forward)
+        session = station.session = SshSession.open(station.host, self.profile.python, forward)
         talk = session.welcome(self.profile.patience, partial(setattr, station, "reason"))
         station.arrived = talk.admit(self._cargo(invitation), partial(self._ticket, station, invitation, session))
         station.reason, station.phase = "", "running"
@@ -243,10 +243,10 @@ class SshLauncher:
             code = hosting.ended(line)
         station.reason = "the connection was lost" if code is None else f"the station exited with code {code}"
 
-    def _ticket(self, station: SshStation, invitation: Invitation, session: Session) -> bytes:
+    def _ticket(self, station: SshStation, invitation: Invitation, session: SshSession) -> bytes:
         """The ticket, with the far end of the tunnel as the place to go."""
         if not session.tail.tunnel.wait(self.profile.patience) or not session.tail.port:
-            raise Refused("there is no tunnel back", why=session.tail.last, do="its sshd must allow remote forwarding")
+            raise HostRefused("there is no tunnel back", why=session.tail.last, do="its sshd must allow remote forwarding")
         return invitation.ticket(station.name, LOOPBACK, session.tail.port)
 
     def _cargo(self, invitation: Invitation) -> Cargo:
