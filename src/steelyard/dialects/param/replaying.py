@@ -209,7 +209,8 @@ def _replay(asked: ReplayAsked, given: Mapping[str, Any]) -> int:
     lazy = given["lazy"] or given["device_memory_threshold"] not in (None, 1.0)
     axes = {name: (value,) for name, value in asked.words.items()} | ({"allocation": ("lazy",)} if lazy else {})
     passes = {"profile": given["profile_replay"], "peak_memory": given["profile_memory"]}
-    settings = {"fixed": Fixed(given["warmup_iter"], given["iterations"]), **passes}
+    allow = tuple(f"import:{name}" for name in asked.words["imports"] or ())
+    settings = {"fixed": Fixed(given["warmup_iter"], given["iterations"]), **passes, "allow": allow}
     request = Request(
         selectors=(f"trace:{asked.file}",), axes=axes, device=kinds, device_index=index, settings=settings, env=given["env"] or None,
         variant=("tf32",) if given["tf32"] else (),
