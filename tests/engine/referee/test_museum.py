@@ -76,9 +76,9 @@ def hold_cheat(exhibit: Exhibit, ruling: Ruling) -> None:
 
 
 def hold_honest(exhibit: Exhibit, ruling: Ruling) -> None:
-    """It is right, and nothing is said against it."""
+    """It is right, and nothing is said against it; what is told of its speed needs a machine that is not too busy to time it."""
     assert ruling.status == "ok", f"{exhibit.does}\n{said(ruling)}"
-    assert exhibit.told <= seen(ruling), said(ruling)
+    assert exhibit.told <= seen(ruling) or (ruling.delta is not None and ruling.delta.disturbed), said(ruling)
     assert not [trick for trick in ruling.tricks if trick.voids], said(ruling)
 
 
