@@ -118,7 +118,7 @@ def _compared(comparison: Comparison | None, labels: Mapping[str, str]) -> Itera
 
 def _mean(mean: Mean, metric: str) -> str:
     """`34 % slower [27, 41], geometric mean of 24`."""
-    return f"{change(mean.ratio, mean.low, mean.high, metric=metric)}, geometric mean of {mean.n}"
+    return mean.words(metric)
 
 
 def _parts_compared(comparison: Comparison | None) -> Iterable[str]:
