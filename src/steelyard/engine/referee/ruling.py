@@ -150,7 +150,7 @@ def charges(seen: Evidence, threads: int, device: str) -> list[Trick]:
     own = statistics.median(block.took for block in both[1])
     found = []
     if device == "cpu":
-        beyond = [[block.cpu - threads * block.took for block in blocks] for blocks in both]
+        beyond = [[max(0.0, block.cpu - threads * block.took) for block in blocks] for blocks in both]
         if (extra := excess(*beyond)) > max(OUTSIDE * own, LEAST_OUTSIDE):
             allowed = "one thread" if threads == 1 else f"{threads} threads"
             found.append(Trick("hidden", f"{plain(extra, 's')} of CPU a block beyond the {allowed} of the contract"))

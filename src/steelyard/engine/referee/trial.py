@@ -377,5 +377,5 @@ def hear(court: Court, submission: Submission, pairs: int, stand: Callable[[int]
             return seen
         finally:
             if left := court.unseat(head):
-                seen.tell("left-behind", f"{len(left)} processes that it had started were still running", voids=False)
+                seen.tell("left-behind", f"processes that it had started were still running: {len(left)}", voids=False)
     return seen
