@@ -205,12 +205,12 @@
     const data = options.data || (() => rows);
     // Vega names its own container; the words that count are around it.
     const place = el("div", { "aria-hidden": "true" });
-    const body = el("div", { class: "chart-body", role: "img", "aria-label": `${title}. ${about.reading}` }, place);
+    const body = el("div", { class: "chart-body", role: "img", "aria-label": `${title}. ${options.reading || about.reading}` }, place);
     const box = el("div", { class: "chart-table", hidden: true });
     const figure = el("figure", { class: "chart", "data-chart": name },
       el(options.heading || "h3", { class: "chart-title" }, title),
-      el("figcaption", {}, about.reading, options.note ? ` ${options.note}` : ""),
       reachable(body, place, rows, title, options.click),
+      el("figcaption", {}, options.reading || about.reading, options.note ? ` ${options.note}` : ""),
       el("p", { class: "chart-links" }, dataLinks(`${S.doc.title || "steelyard"}-${options.file || name}`, data, about.columns), el("span", { class: "dot" }, " · "), tableToggle(options.file || name, () => plainTable(data(), about.columns, title), box)),
       box);
     container.append(figure);
