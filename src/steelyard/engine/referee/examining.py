@@ -65,6 +65,9 @@ class Desk:
             return {"init": pack(tuple(posed.init), goods), "weights": pack(dict(posed.weights), goods)}
         if words["do"] == "draw":
             return {"slots": self.draw(words["numbers"], words["wide"])}
+        if words["do"] == "held":
+            assert self.memory is not None
+            return {"held": not self._changed(self.memory, words["slot"], self._inputs(words["number"]))}
         return {"found": self.verify(SharedMemory.open(words["outputs"]), words["items"], words["wide"])}
 
     def draw(self, numbers: Sequence[int], wide: str) -> list[Mapping[str, Any]]:

@@ -26,6 +26,7 @@ import numpy as np
 from steelyard import registry
 from steelyard.engine.messages import Step
 from steelyard.engine.referee import layouts
+from steelyard.engine.referee.adoption import keep_for_good
 from steelyard.engine.referee.parcel import SharedMemory, Unreadable, arrays, pack, prepare_tensors, unpack
 from steelyard.engine.referee.posed import Provisions
 from steelyard.errors import SteelyardError, Unsupported, out_of_memory, spoken
@@ -74,7 +75,8 @@ def told_failure(work: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any]:
 
 
 def confine(folder: str) -> None:
-    """Folders of its own for everything that libraries write, and no file without end."""
+    """Folders of its own for everything that libraries write, no file without end, and no way out of the tree of its processes."""
+    keep_for_good()
     for name, place in PRIVATE.items():
         Path(folder, place).mkdir(exist_ok=True)
         os.environ[name] = str(Path(folder, place))
