@@ -65,7 +65,5 @@ os.waitpid(child, 0)
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel of Linux has this")
 def test_others_of_the_same_user_cannot_look_into_a_closed_process() -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", CLOSED], capture_output=True, text=True, timeout=60, check=True, stdin=subprocess.DEVNULL
-    )
+    done = subprocess.run([sys.executable, "-c", CLOSED], capture_output=True, text=True, timeout=60, check=True, stdin=subprocess.DEVNULL)
     assert done.stdout.split() == ["closed", "closed", "open"], done.stderr
