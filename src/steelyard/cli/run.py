@@ -135,7 +135,10 @@ def _processes(ctx: click.Context, param: click.Parameter, text: str | None) -> 
     "--vs both arms in turn, with a verdict on each (default 8).",
 )  # fmt: skip
 @click.option("--env", metavar="NAME", help="Run in an environment made by 'steelyard env create'.")
-@click.option("-k", "--filter", "filters", multiple=True, metavar="PART", help="Only cases with this in their id: softmax, n=8, a regex.")
+@click.option(
+    "-k", "--filter", "filters", multiple=True, metavar="PART",
+    help="Only cases with this in their id: softmax, n=8, 'softmax and not n=8', a regex.",
+)  # fmt: skip
 @click.option("-x", "--exclude", "excludes", multiple=True, metavar="PART", help="No case with this in its id.")
 @click.option("--partition", metavar="I/N", help="Run part I of N; the parts are split by how long their cases took before.")
 @click.option("--expect", metavar="FILE", help="Expected failures: only other failures cause exit 3; new passes are reported.")
