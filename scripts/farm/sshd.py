@@ -37,7 +37,7 @@ CLIENT = """Host {name}
   IdentityFile {folder}/key
   IdentitiesOnly yes
   UserKnownHostsFile {folder}/known_hosts
-  SetEnv STEELYARD_LOCKS={folder}/locks/{name} STEELYARD_CACHE={folder}/cache STEELYARD_FARM_CLUSTER={mark}
+  SetEnv STEELYARD_LOCKS={folder}/locks/{name} STEELYARD_CACHE={folder}/cache STEELYARD_FARM_CLUSTER={mark} STEELYARD_FARM_HOST={name}
 """
 
 

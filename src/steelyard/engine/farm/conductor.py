@@ -357,7 +357,7 @@ class Conductor:
                 self._give_up(state, "crashed", f"{len(state.deaths)} stations were lost at it: {'; '.join(state.deaths)}")
             else:
                 self.dispatcher.queue(state.group.number, first=True)
-        if not view.aside and self._spare_lives > 0 and not self.over:
+        if (not view.aside or view.noisy) and self._spare_lives > 0 and not self.over:
             self._spare_lives -= 1
             self.replace()
 
