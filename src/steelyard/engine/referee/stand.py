@@ -25,6 +25,7 @@ import numpy as np
 
 from steelyard import registry
 from steelyard.engine.messages import Step
+from steelyard.engine.process import close_to_others
 from steelyard.engine.referee import layouts
 from steelyard.engine.referee.adoption import keep_for_good
 from steelyard.engine.referee.parcel import SharedMemory, Unreadable, arrays, pack, prepare_tensors, unpack
@@ -48,6 +49,8 @@ Hear = Callable[[], Step | None]
 def perform(words: Mapping[str, Any], say: Say, hear: Hear) -> None:
     """Load a candidate, or the reference, and do the judge's steps with it until there are no more."""
     confine(words["folder"])
+    if words["base"]:
+        close_to_others()
     tensors = prepare_tensors() if words["torch"] else None
     memory = (SharedMemory.open(words["inputs"]), SharedMemory.open(words["outputs"]))
     with _as_it_was(words) as changed:
