@@ -135,8 +135,12 @@ def _processes(ctx: click.Context, param: click.Parameter, text: str | None) -> 
     "--vs both arms in turn, with a verdict on each (default 8).",
 )  # fmt: skip
 @click.option("--env", metavar="NAME", help="Run in an environment made by 'steelyard env create'.")
-@click.option("-k", "--filter", "filters", multiple=True, metavar="PART", help="Only cases with this in their id: softmax, n=8, a regex.")
+@click.option(
+    "-k", "--filter", "filters", multiple=True, metavar="PART",
+    help="Only cases with this in their id: softmax, n=8, 'softmax and not n=8', a regex.",
+)  # fmt: skip
 @click.option("-x", "--exclude", "excludes", multiple=True, metavar="PART", help="No case with this in its id.")
+@click.option("--on", metavar="FARM", help="Measure on other machines: local:2, ssh:HOST,HOST, slurm:PROFILE or ray:ADDRESS.")
 @click.option("--partition", metavar="I/N", help="Run part I of N; the parts are split by how long their cases took before.")
 @click.option("--expect", metavar="FILE", help="Expected failures: only other failures cause exit 3; new passes are reported.")
 @click.option("--resume", is_flag=False, flag_value="", metavar="[RUN]", help="Continue an unfinished run of the same cases.")
@@ -200,7 +204,7 @@ def _request(options: dict[str, Any]) -> Request:
     selectors, commands = split_commands(options["words"], typed())
     if not selectors and not commands:
         raise UsageError("nothing named to run", do="try 'steelyard run quickstart', or 'steelyard list' to see what there is")
-    for name in ("partition", "env"):
+    for name in ("partition", "env", "on"):
         if options[name] is not None and not options[name].strip():
             raise UsageError(f"--{name} is empty", why="an unset variable of the shell leaves it so", do="name one, or leave it out")
     modes = comma_list(options["modes"])
@@ -218,7 +222,7 @@ def _request(options: dict[str, Any]) -> Request:
         ranks=_whole("ranks", options["ranks"]),
         flags=dict(read_flag(text) for text in options["flags"]), settings=settings, env=options["env"], device_index=index,
         filters=Filters(tuple(options["filters"]), tuple(options["excludes"])), part=options["partition"] or "",
-        trust=options["trust"],
+        trust=options["trust"], on=options["on"] or "",
     )  # fmt: skip
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import shlex
 import string
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -16,6 +17,7 @@ from steelyard.engine import after, compiling, lockstep, modules, witnesses
 from steelyard.engine.conversation import Lost
 from steelyard.engine.crew import Crew
 from steelyard.engine.driving import result_of
+from steelyard.engine.keeping import ResultKeeper
 from steelyard.engine.messages import PairAnswer, RecordAnswer
 from steelyard.engine.monitoring import RunMonitor, monitored
 from steelyard.engine.phases import PAIRS, with_phase
@@ -30,6 +32,8 @@ from steelyard.store import sources
 from steelyard.store.runs import RunWriter
 from steelyard.store.samples import read_all
 
+LONGEST_OWNER = 180
+"""As much as fits into a lock, which others read."""
 MOST_AT_ONCE = 2000
 """Cases in one job: their worker is made calm once for all of them."""
 LETTERS = string.ascii_lowercase + "_"
@@ -65,6 +69,13 @@ class WaitTold(NoWatch):
         self.tell(text)
 
 
+def owner_words(run: str, command: Sequence[str], created: str) -> str:
+    """What others who wait for this machine are told: which run has it, what it measures, since when, and its process."""
+    begun = f", since {created[11:16]} UTC" if len(created) > 15 else ""
+    asked = shlex.join(command)
+    return f"run {run}, pid {os.getpid()}{begun}{f': {asked}' if asked else ''}"[:LONGEST_OWNER]
+
+
 def supervise(
     plan: Plan,
     writer: RunWriter,
@@ -81,14 +92,15 @@ def supervise(
     """
     sink = sink or Sink()
     sink.planned(plan.rows)
-    todo = [job for job in plan.jobs if not _done(job, writer)]
-    if not todo and not any(_due(job, writer) for job in plan.pairs) and not sink.replayed:
+    todo = [job for job in plan.jobs if not is_done(job, writer)]
+    if not todo and not any(is_due(job, writer) for job in plan.pairs) and not sink.replayed:
         return True
-    owner, told = f"run {writer.id}, pid {os.getpid()}", sources.told(plan.sources, writer.done.values())
+    owner = owner_words(writer.id, writer.header.command, writer.header.created)
+    told = sources.told(plan.sources, writer.done.values())
     with monitored(todo, plan.settings) as monitor:
         for jobs in [[job] for job in todo] if sink.yielding else [todo]:
             with locks.hold(
-                _places(jobs or plan.jobs), owner, lambda who: watch.waiting(f"waiting for {who}, which measures on this machine")
+                places_of(jobs or plan.jobs), owner, lambda who: watch.waiting(f"waiting for the machine, which is measured on by {who}")
             ):
                 monitor.begin()
                 sink.opened(writer.path)
@@ -111,7 +123,7 @@ class Supervision:
     """A run while it is measured: what is planned, who does it, and where it is kept."""
 
     plan: Plan
-    writer: RunWriter
+    writer: ResultKeeper
     watch: RunWatch
     crew: Crew
     sink: Sink
@@ -328,7 +340,7 @@ def _coming(jobs: Sequence[Job]) -> list[Job | None]:
     return found[::-1]
 
 
-def _places(jobs: Iterable[Job]) -> list[str]:
+def places_of(jobs: Iterable[Job]) -> list[str]:
     """What these jobs need for themselves: every CPU we may use where one of them is timed on the host; else the accelerator, and as
     many CPUs as drive it, which are others for another accelerator. A virtual clock needs nothing."""
     real = [job for job in jobs if not registry.about_backend(job.case.backend).virtual]
@@ -340,18 +352,19 @@ def _places(jobs: Iterable[Job]) -> list[str]:
     return [*(names[(first + number) % len(names)] for number in range(len(devices) * threads)), *sorted(devices)]
 
 
-def _done(job: Job, writer: RunWriter) -> bool:
+def is_done(job: Job, writer: ResultKeeper) -> bool:
+    """Whether a run has a job's record, and its comparison where that can be made."""
     record = writer.done.get(job.case.id)
     return record is not None and (job.vs is None or record.status != "ok" or _compared(job, writer))
 
 
-def _due(job: Job, writer: RunWriter) -> bool:
+def is_due(job: Job, writer: ResultKeeper) -> bool:
     """Whether a listed pair of which both cases are measured is still to be weighed."""
     both = [writer.done.get(case.id) for case in (job.case, job.vs) if case]
     return all(record is not None and record.status == "ok" for record in both) and not _compared(job, writer)
 
 
-def _compared(job: Job, writer: RunWriter) -> bool:
+def _compared(job: Job, writer: ResultKeeper) -> bool:
     return any(pair.head.id == job.case.id and (job.vs is None or pair.base.id == job.vs.id) for pair in writer.pairs)
 
 

@@ -135,10 +135,10 @@ def parts_of(total: int, greatest: int, count: int) -> list[int]:
         each, more = divmod(total, count)
         return [each + (place < more) for place in range(count)]
     found: list[int] = []
-    for place in range(count):
-        others = count - place - 1
-        left = total - sum(found)
-        found.append(min(found[-1] if found else greatest, max(1, left - others)))
+    left = total
+    for others in reversed(range(count)):
+        found.append(min(greatest, max(1, left - others)))
+        left -= found[-1]
     return found
 
 
