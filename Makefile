@@ -8,7 +8,7 @@ PIP = $(BIN)/python -m pip install -q --disable-pip-version-check -c constraints
 CODE = src tests benchmarks scripts examples
 PINS = pyproject.toml constraints/base.txt constraints/torch.txt
 
-.PHONY: help bench test test-deep test-stacks benchmarks powercurve docs clean compiler
+.PHONY: help bench test test-deep test-stacks test-farm benchmarks powercurve docs clean compiler
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | while IFS=$$'\t' read -r name words; do printf '  make %-12s %s\n' "$$name" "$$words"; done
@@ -23,13 +23,17 @@ test: compiler $(VENV)/.for-test  ## lint, types, import rules and all tests
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	@scripts/chromium.sh
-	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder -m 'not deep and not stacks and not gpu'
+	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder -m 'not deep and not stacks and not gpu and not farm'
 
 test-deep: compiler $(VENV)/.for-test  ## more of the same, for longer: kills at more moments, more nights, our benchmarks from start to end
 	$(BIN)/pytest -m deep
 
 test-stacks: compiler $(VENV)/.for-test  ## tests that build other frameworks' environments (downloads gigabytes)
 	$(BIN)/pytest -m stacks
+
+test-farm: compiler $(VENV)/.for-test  ## runs on real clusters of this machine: Slurm, Ray, sshd (as root installs them), with kills at random moments
+	@scripts/farm/install.sh $(BIN)/python
+	$(BIN)/pytest -m farm
 
 benchmarks: compiler $(VENV)/.for-test  ## Steelyard's own benchmarks: isolation, overhead, start-up
 	@for name in startup overhead isolation; do echo "== $$name"; $(BIN)/python benchmarks/$$name.py || exit 1; done

@@ -17,7 +17,7 @@ from steelyard.analyze.provenance import RunHead, commit_in, head_of
 from steelyard.analyze.steady import steady
 from steelyard.errors import StoreError, UsageError
 from steelyard.measuring.stats import Floats, Interval
-from steelyard.model.record import Record
+from steelyard.model.record import Record, machine_of
 from steelyard.model.units import LONGEST_TIME
 from steelyard.store.index import Entry, Index, entries_of
 from steelyard.store.runs import Run, Store, moment, read_run
@@ -190,13 +190,18 @@ class _Source:
 
     def __init__(self, store: Store | None, runs: Sequence[Run] = ()) -> None:
         self.store = store
-        self._heads = {f"{place}/": RunHead(run.header.machine_key, run.header.machine) for place, run in enumerate(runs)}
+        self._heads = {f"{place}/": RunHead(run.header.machine_key, run.header.machine, run.header.farm) for place, run in enumerate(runs)}
         self._records = {f"{place}/": run.records for place, run in enumerate(runs)}
 
     def head(self, entry: Entry) -> RunHead:
         if entry.folder not in self._heads:
             self._heads[entry.folder] = head_of(self.store.folder / entry.folder) if self.store else RunHead()
         return self._heads[entry.folder]
+
+    def machine(self, entry: Entry) -> str:
+        """The key of the machine that an entry was made on."""
+        head = self.head(entry)
+        return machine_of(self.record(entry), head.machine_key) if head.farm else head.machine_key
 
     def record(self, entry: Entry) -> Record:
         if entry.folder not in self._records and self.store:
@@ -205,11 +210,11 @@ class _Source:
 
 
 def _series(case: str, entries: Sequence[Entry], source: _Source, machine_key: str | None) -> History:
-    key = source.head(entries[-1]).machine_key if machine_key is None else machine_key
+    key = source.machine(entries[-1]) if machine_key is None else machine_key
     sound = list({entry.folder: entry for entry in entries if _sound(entry)}.values())
-    here = [entry for entry in sound if source.head(entry).machine_key == key]
+    here = [entry for entry in sound if source.machine(entry) == key]
     points = [_point(entry, source.head(entry)) for entry in here]
-    broken = sum(not _sound(entry) and source.head(entry).machine_key == key for entry in entries)
+    broken = sum(not _sound(entry) and source.machine(entry) == key for entry in entries)
     searched = points[-MOST_POINTS:]
     changes = find_changes(searched, len(points) - len(searched)) if len(searched) >= FEWEST else []
     told = [_explained(change, here, source) for change in changes]
@@ -240,7 +245,7 @@ def _point(entry: Entry, head: RunHead) -> Point:
 def _apart(entries: Sequence[Entry], source: _Source, key: str) -> list[Apart]:
     others: dict[str, list[Entry]] = {}
     for entry in entries:
-        if (other := source.head(entry).machine_key) != key:
+        if (other := source.machine(entry)) != key:
             others.setdefault(other, []).append(entry)
     return [Apart(other, len(found), found[-1].created) for other, found in others.items()]
 

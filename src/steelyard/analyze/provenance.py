@@ -54,6 +54,7 @@ class RunHead(msgspec.Struct):
 
     machine_key: str = ""
     machine: dict[str, Any] = {}
+    farm: str = ""
 
 
 def head_of(folder: Path) -> RunHead:

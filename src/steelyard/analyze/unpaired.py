@@ -13,7 +13,7 @@ from steelyard.measuring.evidence import Spread
 from steelyard.measuring.stats import mean_interval, t_cdf, t_quantile
 from steelyard.model.effects import change
 from steelyard.model.pair import Delta, Verdict, benjamini_hochberg, judge
-from steelyard.model.record import BAD, Figure, Record
+from steelyard.model.record import BAD, Figure, Record, machine_of
 from steelyard.store.runs import Run
 
 NORMAL_95 = 1.959964
@@ -101,7 +101,8 @@ def _obstacle(
         return "missing", "not in head"
     if found := not_ok(base[max(base)], head[max(head)]):
         return found
-    keys = [{key for run in side if (key := held_by[run].header.machine_key)} for side, held_by in zip((base, head), runs, strict=True)]
+    sides = zip((base, head), runs, strict=True)
+    keys = [{key for run, item in side.items() if (key := machine_of(item, held_by[run].header.machine_key))} for side, held_by in sides]
     if len(keys[0] | keys[1]) > 1:
         return "incomparable", f"measured on different machines: base on {_listed(keys[0])}, head on {_listed(keys[1])}"
     if len(_sources(base, head)) > 1 and not question.allow_edited:

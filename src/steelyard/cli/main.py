@@ -31,6 +31,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "query": ("steelyard.cli.query", "Ask all saved runs in SQL, by DuckDB."),
     "sync": ("steelyard.cli.sync", "Send saved runs that wait here to a shared store."),
     "nightly": ("steelyard.cli.nightly", "Run, keep by date, compare with the last good night, report."),
+    "farm": ("steelyard.cli.farm", "Show a run on other machines: stations, rate, time left."),
     "doctor": ("steelyard.cli.doctor", "Check whether this machine is fit to measure, what to change."),
     "as": ("steelyard.cli.as_", "Take another tool's flags and write its own output: as NAME …"),
     "convert": ("steelyard.cli.convert", "Turn another tool's config into an experiment file."),

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from steelyard.engine.plan import Plan
     from steelyard.engine.selection import Request
 
-SHARED = ("devices", "budget", "precision", "isolate", "timeout", "memory", "env", "filters", "excludes", "trust")
+SHARED = ("devices", "budget", "precision", "isolate", "timeout", "memory", "env", "filters", "excludes", "on", "trust")
 _FILE = click.Path(dir_okay=False, path_type=Path)
 _FOLDER = click.Path(file_okay=False, path_type=Path)
 
@@ -113,6 +113,7 @@ def _request(experiment: str, options: dict[str, Any]) -> Request:
         device_index=index,
         filters=Filters(tuple(options["filters"]), tuple(options["excludes"])),
         trust=options["trust"],
+        on=options["on"] or "",
     )
 
 
@@ -146,7 +147,11 @@ def _spend(ready: Plan, archive: Archive, options: dict[str, Any]) -> int:
     policy = load_policy(options["policy"]) if options["policy"] else Policy()
     policy = replace(policy, known=load_known(archive.store.root))
     terms = Terms(
-        policy, strict=options["strict"], allow_edited=options["allow_edited"], confirm=options["confirm"], trusted=options["trust"]
+        policy,
+        strict=options["strict"],
+        allow_edited=options["allow_edited"],
+        confirm=options["confirm"] and not options["on"],
+        trusted=options["trust"],
     )
     extras = Extras(options["output"], options["report_site"], options["keep_nights"])
     watch = Watched(ready, lambda left: number_of(left, "case"))

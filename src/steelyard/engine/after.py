@@ -15,11 +15,11 @@ from steelyard import registry
 from steelyard.analyze.programs import BASE_PROGRAM, PROGRAM, count_program
 from steelyard.engine import envs, profilers
 from steelyard.engine.arms import ArmJob, Reply, arms_of
+from steelyard.engine.keeping import ResultKeeper
 from steelyard.engine.messages import Found, Pass, encode
 from steelyard.engine.plan import Job, Plan
 from steelyard.errors import SteelyardError
 from steelyard.model.record import Figure, Record
-from steelyard.store.runs import RunWriter
 
 if TYPE_CHECKING:
     from steelyard.engine.crew import Crew
@@ -33,7 +33,7 @@ CACHES = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "CUDA_CACHE_PATH")
 Work = Callable[["Crew", Job, Plan, Path], Reply]
 
 
-def complete(record: Record, job: Job, plan: Plan, crew: Crew, writer: RunWriter) -> Record:
+def complete(record: Record, job: Job, plan: Plan, crew: Crew, writer: ResultKeeper) -> Record:
     """Run the passes that were asked for, one after another, and lay what they found over the record.
 
     What a comparison has said of compiling is not measured again, and that of a base is for its comparisons to say.
@@ -185,7 +185,7 @@ def _doubts(cold: Mapping[str, list[int]], warm: Mapping[str, list[int]]) -> Ite
         yield "the second process missed its cache, so the warm figure is not warm"
 
 
-def _extended(record: Record, name: str, reply: Reply, scratch: Path, writer: RunWriter) -> Record:
+def _extended(record: Record, name: str, reply: Reply, scratch: Path, writer: ResultKeeper) -> Record:
     effective = {**record.effective, **reply.found.facts}
     if reply.trouble:
         effective[name] = reply.trouble

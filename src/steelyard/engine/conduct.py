@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from steelyard import codec, registry
 from steelyard.analyze import foreseen
@@ -27,6 +28,9 @@ from steelyard.model.record import BAD, Record, Status, unweighed
 from steelyard.store.index import Index
 from steelyard.store.runs import Header, Run, RunWriter, Store, read_run
 from steelyard.version import __version__
+
+if TYPE_CHECKING:
+    from steelyard.engine.farm.running import Farm
 
 
 @dataclass(frozen=True)
@@ -77,7 +81,8 @@ def prepare(request: Request, store: Store) -> Plan:
     other = _other_side(experiment, place, entries, f"env:{request.env}" if request.env else "")
     part = partition.parse_part(request.part) if request.part else None
     whole = plan.expand(experiment, catalogue, place=place, entries=entries, against=against, other=other, filters=request.filters)
-    whole = replace(whole, env=request.env or "")
+    whole = replace(whole, env=request.env or "", on=request.on)
+    _farm(whole)
     return partition.take(whole, part, store) if part else whole
 
 
@@ -135,10 +140,12 @@ def execute(
     With `retry_of` what ended with these statuses is measured again, in a new run that takes over the rest. With `fail_fast`
     the first case that fails unexpectedly ends it, and the run can be resumed. A `sink` writes the results down elsewhere too.
     """
+    farm = _farm(ready)
     machine = facts.collect(Path.cwd())
-    header = _header(ready, machine, ready.fingerprint(facts.key(machine), machine), command)
+    key = machine_key(ready, machine)
+    header = replace(_header(ready, machine, ready.fingerprint(key, machine), command), machine_key=key, farm=ready.on)
     writer = _open(store, header, resume, retry_of)
-    known = roofs.load(ready, facts.key(machine), writer.warnings)
+    known = {} if farm else roofs.load(ready, key, writer.warnings)
 
     def fails(record: Record) -> bool:
         return fail_fast and record.status in BAD and not foreseen.covered(record, expectations)
@@ -148,11 +155,31 @@ def execute(
         for record in _skips(ready):
             if record.id not in writer.done:
                 writer.append(record)
-        if run.supervise(ready, writer, watch, known, stop=fails, sink=sink):
+        if farm:
+            whole = farm.supervise(ready, writer, watch, stop=fails, sink=sink)
+        else:
+            whole = run.supervise(ready, writer, watch, known, stop=fails, sink=sink)
+        if whole:
             writer.seal("complete")
     store.settle()
-    waits.learn(facts.key(machine), writer.done.values(), {job.case.id: job.compiles for job in ready.jobs})
+    if not farm:
+        waits.learn(key, writer.done.values(), {job.case.id: job.compiles for job in ready.jobs})
     return RunOutcome(writer.path, ready, expectations)
+
+
+def _farm(ready: Plan) -> Farm | None:
+    """The hosts that measure in the place of this machine, if any do."""
+    if not ready.on:
+        return None
+    from steelyard.engine.farm.running import Farm
+
+    return Farm.of(ready)
+
+
+def machine_key(ready: Plan, machine: dict[str, object]) -> str:
+    """What a run of this plan has as the key of its machine, which its fingerprint and its history go by."""
+    farm = _farm(ready)
+    return farm.key(machine) if farm else facts.key(machine)
 
 
 def _open(store: Store, header: Header, resume: str | None, retry_of: Collection[Status]) -> RunWriter:

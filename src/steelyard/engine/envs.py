@@ -40,6 +40,8 @@ PLAIN = {
     "tflite": Stack(
         ("numpy", "jax", "tensorflow-cpu", "tosa-converter-for-tflite"), "tflite.txt", "exports JAX and TensorFlow as TFLite and TOSA"
     ),
+    "ray": Stack(("ray", "numpy", "msgspec", "click"), "ray.txt", "runs stations on a Ray cluster of the same version"),
+    "station": Stack(("numpy", "msgspec", "click"), "base.txt", "what a station of a farm needs on a host with another Python"),
 }
 """Stacks without a backend."""
 
@@ -95,9 +97,9 @@ def home() -> Path:
 
 
 def constraints(name: str) -> Path:
-    """The pins of a stack: in the wheel, or beside the sources in a checkout."""
-    inside = Path(steelyard.__file__).parent / "constraints" / name
-    return inside if inside.exists() else Path(steelyard.__file__).parents[2] / "constraints" / name
+    """The pins of a stack: in the wheel, beside the package where it was sent to another host, or beside the sources in a checkout."""
+    places = [folder / "constraints" / name for folder in Path(steelyard.__file__).parents[:3]]
+    return next((place for place in places if place.exists()), places[-1])
 
 
 def listing() -> list[Env]:

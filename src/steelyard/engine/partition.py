@@ -53,14 +53,11 @@ def parse_part(text: str) -> Part:
 
 def take(plan: Plan, part: Part, store: Store) -> Plan:
     """The plan of one part: cases that are weighed together stay together, and those denied are shared out too."""
-    groups: dict[Case, list[Job]] = {}
-    leads = _leads(plan)
-    for job in plan.jobs:
-        groups.setdefault(leads.get(job.case, job.vs or job.case), []).append(job)
+    groups = together(plan)
     known = past_costs([job.case.id for job in plan.jobs], store, part.before)
     usual = statistics.median(known.values()) if known else 1.0
-    places = share_out([math.fsum(known.get(job.case.id, usual) for job in jobs) for jobs in groups.values()], part.of)
-    where = {job.case: place for jobs, place in zip(groups.values(), places, strict=True) for job in jobs}
+    places = share_out([math.fsum(known.get(job.case.id, usual) for job in jobs) for jobs in groups], part.of)
+    where = {job.case: place for jobs, place in zip(groups, places, strict=True) for job in jobs}
     denied = [item for item in plan.dropped if item.kind == "deny"]
     where |= {item.case: 1 + turn % part.of for turn, item in enumerate(denied)}
     if part.number not in where.values():
@@ -72,6 +69,15 @@ def take(plan: Plan, part: Part, store: Store) -> Plan:
     pairs = tuple(job for job in plan.pairs if where[job.case] == part.number)
     rows = tuple(row for row in plan.rows if all(where[case] == part.number for case in row.cases))
     return replace(plan, jobs=jobs, dropped=(*ours, *others), part=str(part), pairs=pairs, rows=rows)
+
+
+def together(plan: Plan) -> list[list[Job]]:
+    """The jobs of a plan in groups that must not be parted: cases with one base, and those of listed pairs and rows."""
+    groups: dict[Case, list[Job]] = {}
+    leads = _leads(plan)
+    for job in plan.jobs:
+        groups.setdefault(leads.get(job.case, job.vs or job.case), []).append(job)
+    return list(groups.values())
 
 
 def _leads(plan: Plan) -> dict[Case, Case]:

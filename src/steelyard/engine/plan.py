@@ -76,7 +76,8 @@ class Plan:
     anything runs.
 
     `pairs` are what is weighed beside the bases of the jobs themselves: a job each, whose case and base are measured by others,
-    labelled by the first row that names it. `rows` are those of which every case is measured.
+    labelled by the first row that names it. `rows` are those of which every case is measured. `suite` is how many comparisons the
+    whole run makes, where this is what one machine does of it. `on` names the farm whose hosts measure, in place of this machine.
     """
 
     experiment: Experiment
@@ -90,6 +91,8 @@ class Plan:
     sources: Mapping[str, str] = field(default_factory=dict)
     pairs: tuple[Job, ...] = ()
     rows: tuple[ResultRow, ...] = ()
+    suite: int | None = None
+    on: str = ""
 
     @property
     def settings(self) -> Settings:
@@ -114,7 +117,7 @@ class Plan:
     @property
     def comparisons(self) -> int:
         """How many are to be made."""
-        return sum(job.vs is not None for job in self.jobs) + len(self.pairs)
+        return self.suite if self.suite is not None else sum(job.vs is not None for job in self.jobs) + len(self.pairs)
 
     def fingerprint(self, machine_key: str, machine: Mapping[str, Any] | None = None) -> str:
         """What must agree for an unfinished run to be continued: cases, settings, sources, machine, packages and commit."""

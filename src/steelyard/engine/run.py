@@ -17,6 +17,7 @@ from steelyard.engine import after, compiling, lockstep, modules, witnesses
 from steelyard.engine.conversation import Lost
 from steelyard.engine.crew import Crew
 from steelyard.engine.driving import result_of
+from steelyard.engine.keeping import ResultKeeper
 from steelyard.engine.messages import PairAnswer, RecordAnswer
 from steelyard.engine.monitoring import RunMonitor, monitored
 from steelyard.engine.phases import PAIRS, with_phase
@@ -91,15 +92,15 @@ def supervise(
     """
     sink = sink or Sink()
     sink.planned(plan.rows)
-    todo = [job for job in plan.jobs if not _done(job, writer)]
-    if not todo and not any(_due(job, writer) for job in plan.pairs) and not sink.replayed:
+    todo = [job for job in plan.jobs if not is_done(job, writer)]
+    if not todo and not any(is_due(job, writer) for job in plan.pairs) and not sink.replayed:
         return True
     owner = owner_words(writer.id, writer.header.command, writer.header.created)
     told = sources.told(plan.sources, writer.done.values())
     with monitored(todo, plan.settings) as monitor:
         for jobs in [[job] for job in todo] if sink.yielding else [todo]:
             with locks.hold(
-                _places(jobs or plan.jobs), owner, lambda who: watch.waiting(f"waiting for the machine, which is measured on by {who}")
+                places_of(jobs or plan.jobs), owner, lambda who: watch.waiting(f"waiting for the machine, which is measured on by {who}")
             ):
                 monitor.begin()
                 sink.opened(writer.path)
@@ -122,7 +123,7 @@ class Supervision:
     """A run while it is measured: what is planned, who does it, and where it is kept."""
 
     plan: Plan
-    writer: RunWriter
+    writer: ResultKeeper
     watch: RunWatch
     crew: Crew
     sink: Sink
@@ -339,7 +340,7 @@ def _coming(jobs: Sequence[Job]) -> list[Job | None]:
     return found[::-1]
 
 
-def _places(jobs: Iterable[Job]) -> list[str]:
+def places_of(jobs: Iterable[Job]) -> list[str]:
     """What these jobs need for themselves: every CPU we may use where one of them is timed on the host; else the accelerator, and as
     many CPUs as drive it, which are others for another accelerator. A virtual clock needs nothing."""
     real = [job for job in jobs if not registry.about_backend(job.case.backend).virtual]
@@ -351,18 +352,19 @@ def _places(jobs: Iterable[Job]) -> list[str]:
     return [*(names[(first + number) % len(names)] for number in range(len(devices) * threads)), *sorted(devices)]
 
 
-def _done(job: Job, writer: RunWriter) -> bool:
+def is_done(job: Job, writer: ResultKeeper) -> bool:
+    """Whether a run has a job's record, and its comparison where that can be made."""
     record = writer.done.get(job.case.id)
     return record is not None and (job.vs is None or record.status != "ok" or _compared(job, writer))
 
 
-def _due(job: Job, writer: RunWriter) -> bool:
+def is_due(job: Job, writer: ResultKeeper) -> bool:
     """Whether a listed pair of which both cases are measured is still to be weighed."""
     both = [writer.done.get(case.id) for case in (job.case, job.vs) if case]
     return all(record is not None and record.status == "ok" for record in both) and not _compared(job, writer)
 
 
-def _compared(job: Job, writer: RunWriter) -> bool:
+def _compared(job: Job, writer: ResultKeeper) -> bool:
     return any(pair.head.id == job.case.id and (job.vs is None or pair.base.id == job.vs.id) for pair in writer.pairs)
 
 

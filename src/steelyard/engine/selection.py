@@ -30,7 +30,8 @@ EXPERIMENT_FILES = (".toml", ".yaml", ".yml", ".json")
 class Request:
     """What was asked for; empty fields leave the experiment's own choice.
 
-    `filters` and `part` choose among the cases that all the rest gives. `trust` names runs of others that may be looked up.
+    `filters` and `part` choose among the cases that all the rest gives. `trust` names runs of others that may be looked
+    up; `on` is the farm that measures.
     `options` are the axes that have an option of their own on the command line, which errors about them name.
     """
 
@@ -51,6 +52,7 @@ class Request:
     filters: Filters = field(default_factory=Filters)
     part: str = ""
     trust: tuple[str, ...] = ()
+    on: str = ""
 
 
 def gather(request: Request, place: Place) -> tuple[Experiment, Catalogue, Entries]:

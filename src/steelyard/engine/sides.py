@@ -133,7 +133,7 @@ def _folder(label: str, place: Place, files: Sequence[str]) -> BaseSide:
             )  # fmt: skip
         matching.append(str(found))
         shared += [] if inside else [f"{file.name} lies outside of the current folder and is the same file for both"]
-    mine, theirs = list(_modules(own)), list(_modules(root))
+    mine, theirs = list(modules_below(own)), list(modules_below(root))
     hashes = [hashlib.sha256(Path(file).read_bytes()).hexdigest() for file in matching]
     identity = (str(root), hashes, attempt(facts.git, root), _stamp(root, theirs))
     layout = MATCHED if _same_builds(own, mine, root, theirs) else TWO_BUILDS
@@ -149,7 +149,7 @@ def _origin(root: Path) -> Origin:
     return (commit, bool(found.get("dirty"))) if isinstance(commit, str) else ("", False)
 
 
-def _modules(root: Path) -> Iterator[Path]:
+def modules_below(root: Path) -> Iterator[Path]:
     """Files below a folder that an import could reach, as far as anyone waits for them."""
     queue, seen = [root], 0
     while queue and seen < MOST_FILES:

@@ -19,6 +19,9 @@ BAD: tuple[Status, ...] = ("wrong", "failed", "oom", "timeout", "crashed")
 MONITOR = "monitor"
 """Where a record says what its machine was doing: busy CPUs, memory of the run's processes, and its GPUs."""
 
+HOST = "host"
+"""Where a record of a farm says which host made it: name, station, machine key, and the number of the attempt."""
+
 UNWEIGHED, UNWEIGHED_OTHERS, WEIGHED = "unweighed", "unweighed_others", "weighed_together"
 """Where a record says why its comparison was not made; why those of cases before it were not, by their ids, which were to be weighed
 with it; and of how many comparisons it tells the time."""
@@ -137,6 +140,13 @@ class Record:
     started: str = ""
     wall_s: float = 0.0
     schema: int = SCHEMA
+
+
+def machine_of(record: Record, key: str) -> str:
+    """The comparability key of the machine that a record was made on: its own on a farm, else that of its run."""
+    host = record.effective.get(HOST)
+    own = host.get("machine") if isinstance(host, Mapping) else None
+    return own if isinstance(own, str) else key
 
 
 def unweighed(records: Iterable[Record]) -> dict[str, str]:

@@ -7,7 +7,8 @@ from typing import Any
 
 from steelyard.analyze.conditions import threads_text
 from steelyard.machine import facts
-from steelyard.model.record import Record
+from steelyard.model.record import HOST, Record
+from steelyard.model.units import number_of
 from steelyard.report.cells import clean
 from steelyard.store.runs import Header
 
@@ -16,6 +17,10 @@ def heading(header: Header, records: Sequence[Record]) -> str:
     """`H200 · torch 2.13.0 · driver 580.159 · clocks not locked · 1 thread`."""
     machine = dict(header.machine)
     on_gpu = bool(records) and all(record.case.get("device", "cpu") != "cpu" for record in records) and bool(machine.get("gpus"))
+    if header.farm:
+        hosts = {str(told.get("name")) for record in records if isinstance(told := record.effective.get(HOST), Mapping)}
+        words = [f"on {header.farm}", number_of(len(hosts), "host"), *framework_words(records), threads_text(records)]
+        return " · ".join(clean(word) for word in words if word)
     place = gpu_words(machine) if on_gpu else [facts.summary(machine)] if machine else []
     first, *rest = place or [""]
     return " · ".join(clean(word) for word in (first, *framework_words(records), *rest, threads_text(records)) if word)

@@ -17,7 +17,7 @@ from steelyard.analyze.conditions import load_words
 from steelyard.analyze.prediction import predict
 from steelyard.model.pair import Delta, Pair
 from steelyard.model.parts import generates
-from steelyard.model.record import BAD, NOT_WEIGHED, STATUSES, Record, unweighed
+from steelyard.model.record import BAD, HOST, NOT_WEIGHED, STATUSES, Record, unweighed
 from steelyard.model.units import number_of, percent, with_error
 from steelyard.model.units import plain as quantity
 from steelyard.report.cells import (
@@ -58,6 +58,7 @@ def run_table(header: Header, records: Sequence[Record], pairs: Sequence[Pair], 
 
     `ref` is what to type for it, where that is not its id: a run from another tool's file.
     """
+    records = _as_planned(header, records)
     deltas, bases = pairs_by_head(pairs, records)
     unmade = list(unweighed(records).values())
     drawn = [*_top(header, records, width), *(Text(part) for part in wrap_words(own_bases(pairs), width) if part)]
@@ -71,6 +72,14 @@ def run_table(header: Header, records: Sequence[Record], pairs: Sequence[Pair], 
     drawn += [Text(part) for part in wrap_words(_step(header, records), width) if part]
     saved = f"saved {header.id}" if not ref else f"read from {ref}"
     return joined([*drawn, *_legend(records, deltas.values(), unmade, width), *_bottom(ref or header.id, saved, records, deltas, width)])
+
+
+def _as_planned(header: Header, records: Sequence[Record]) -> Sequence[Record]:
+    """What several hosts measured at once, in the order in which it was asked for."""
+    if not any(HOST in record.effective for record in records):
+        return records
+    places = {id: place for place, id in enumerate(header.cases)}
+    return sorted(records, key=lambda record: places.get(record.id, len(places)))
 
 
 def _step(header: Header, records: Sequence[Record]) -> str:

@@ -56,7 +56,8 @@ _ID = re.compile(r"[A-Za-z0-9_.-]{0,64}")
 class Header:
     """What all results of a run share; the store gives `id`, and `created` if it is empty. `env` is the environment asked for by name.
 
-    `weights` are calls in a step by case id, where the cases were taken from one, and `recorded` is how long that step took.
+    `farm` is what `--on` said, if other machines measured: then each record has the key of its own. `weights` are calls in a step by
+    case id, where the cases were taken from one, and `recorded` is how long that step took.
     """
 
     id: str = ""
@@ -77,6 +78,7 @@ class Header:
     weights: dict[str, float] = field(default_factory=dict)
     recorded: float | None = None
     parent: str | None = None
+    farm: str = ""
     schema: int = SCHEMA
 
 
@@ -281,6 +283,14 @@ class RunWriter:
         self._write("seal", seal)
         self._sealed = True
         return seal
+
+    def sync(self) -> None:
+        """Wait for the disk: what was kept so far survives the machine too."""
+        if self._unsynced:
+            for fd in (self._samples, self._fd):
+                if fd is not None and fd >= 0:
+                    os.fsync(fd)
+            self._synced, self._unsynced = time.monotonic(), False
 
     def close(self) -> None:
         """Let go of the lock; an unsealed run can be resumed."""

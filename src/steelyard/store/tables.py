@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from steelyard.model.pair import Pair, weigh
-from steelyard.model.record import Record
+from steelyard.model.record import Record, machine_of
 from steelyard.store.moments import utc
 from steelyard.store.runs import Run
 
@@ -107,14 +107,15 @@ def schema(table: str) -> str:
 
 def rows(run: Run) -> Iterator[tuple[str, Row]]:
     """Every row that a run gives, with the name of its table."""
-    shared = _shared(run)
+    shared, machines = _shared(run), dict[str, str]()
     for number, record in enumerate(run.records, 1):
         own = shared | {"created": utc(record.started) or shared["created"], "number": number, "status": record.status}
+        own["machine"] = machines[record.id] = machine_of(record, run.header.machine_key)
         yield "records", _record(record, own)
         for name, figure in record.metrics.items():
             yield "series", own | {"case_id": record.id, "metric": name} | vars(figure)
     for number, pair in enumerate(run.pairs, 1):
-        yield "pairs", _pair(pair, shared | {"number": number})
+        yield "pairs", _pair(pair, shared | {"number": number, "machine": machines.get(pair.head.id, shared["machine"])})
 
 
 def _shared(run: Run) -> Row:

@@ -68,7 +68,7 @@ def named(ready: Plan, word: str) -> Plan:
 def foresee(ready: Plan, archive: Archive) -> Outlook:
     """Look ahead; nothing is measured or written."""
     machine = facts.collect(Path.cwd())
-    key = facts.key(machine)
+    key = conduct.machine_key(ready, machine)
     goes_on, _ = _orphans(archive, ready.fingerprint(key, machine))
     cases = [job.case.id for job in ready.jobs]
     before = went_before(archive, ready.experiment.name, key, goes_on.created if goes_on else "", cases)
@@ -132,7 +132,7 @@ def _measured(
 ) -> Run:
     """A new run, or the one that a killed night left of the same code a short while ago."""
     machine = facts.collect(Path.cwd())
-    before, rest = _orphans(archive, ready.fingerprint(facts.key(machine), machine))
+    before, rest = _orphans(archive, ready.fingerprint(conduct.machine_key(ready, machine), machine))
     archive.leave(rest)
     if before and before.sealed:
         tell(f"run {before.id} was measured to the end and not judged: going on with that")

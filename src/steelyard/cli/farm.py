@@ -1,0 +1,113 @@
+"""`steelyard farm`: who measures what for a run on other machines, how fast, and how long it may take yet."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from steelyard.cli.output import CONTEXT, console, emit_json, find_store, json_option, say, store_option, width
+from steelyard.errors import PASS, UsageError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from rich.console import Group
+
+    from steelyard.engine.farm.overview import FarmOverview
+
+EVERY = 1.0
+
+
+@click.command("farm", context_settings=CONTEXT)
+@click.argument("run", required=False, default="latest")
+@click.option("-f", "--follow", is_flag=True, help="Go on telling until the run is over; on a terminal that is usual.")
+@json_option
+@store_option
+def command(run: str, follow: bool, as_json: bool, store: Path | str | None) -> int:
+    """Show where a run on other machines stands: its stations, what each measures, the rate, the time left, and hosts set aside.
+
+    On a terminal this is a table that is kept up to date until the run is over; elsewhere one line per event.
+
+    \b
+    steelyard farm
+    steelyard farm k3f9 --follow
+    """
+    from steelyard.engine.farm.journal import FILE, read_journal
+    from steelyard.engine.farm.overview import FarmOverview
+    from steelyard.report.progress import is_live
+    from steelyard.store.refs import locate
+
+    folder = locate(find_store(store), run)
+    if not (folder / FILE).is_file():
+        why, do = f"{folder} has no {FILE}", "steelyard run … --on local:2 makes one"
+        raise UsageError(f"run {run} was not made on other machines", why=why, do=do)
+    if as_json:
+        emit_json(_document(FarmOverview.of(read_journal(folder))))
+    elif is_live(sys.stdout):
+        _live(folder)
+    else:
+        _lines(folder, follow=follow)
+    return PASS
+
+
+def _lines(folder: Path, *, follow: bool) -> None:
+    from steelyard.engine.farm.journal import read_journal
+    from steelyard.engine.farm.overview import told
+
+    shown, over = 0, False
+    while not over:
+        events = list(read_journal(folder))
+        for event in events[shown:]:
+            say(told(event))
+        shown, over = len(events), not follow or (bool(events) and events[-1].kind == "closed")
+        if not over:
+            time.sleep(EVERY)
+
+
+def _live(folder: Path) -> None:
+    """Redrawn until the run is over; Ctrl-C ends the looking and not the run."""
+    from rich.live import Live
+
+    from steelyard.engine.farm.journal import read_journal
+    from steelyard.engine.farm.overview import FarmOverview
+
+    found = FarmOverview.of(read_journal(folder))
+    with Live(_drawn(found), console=console(), auto_refresh=False) as live:
+        while not found.closed:
+            time.sleep(EVERY)
+            found = FarmOverview.of(read_journal(folder))
+            live.update(_drawn(found), refresh=True)
+
+
+def _drawn(found: FarmOverview) -> Group:
+    from rich.console import Group
+    from rich.text import Text
+
+    return Group(*(Text(line[: width()], no_wrap=True, overflow="ellipsis") for line in lines_of(found, time.time())))
+
+
+def lines_of(found: FarmOverview, now: float) -> list[str]:
+    """The table, line by line."""
+    from steelyard.model.units import duration, number_of
+    from steelyard.report.cells import clean
+
+    left, rate = found.left(now), found.rate(now)
+    ahead = f"about {duration(left)} left" if left is not None and not found.closed else found.closed or "time left unknown"
+    counts = " · ".join(f"{count} {status}" for status, count in sorted(found.statuses.items()))
+    lines = [f"on {clean(found.on)} · {found.kept} of {number_of(found.cases, 'case')} · {rate:.2g} per second · {ahead}", counts]
+    names = max([len(clean(f"{line.host} ({line.name})")) for line in found.stations.values()], default=0)
+    for line in sorted(found.stations.values(), key=lambda line: (line.host, line.name)):
+        who = clean(f"{line.host} ({line.name})")
+        lines.append(f"{who:<{names}}  {line.state:<9}  {line.done:>6} done  {clean(line.machine)}  {clean(line.reason)}".rstrip())
+    lines += [f"refused: {clean(line)}" for line in found.refused]
+    lines += [f"{found.dropped} late answers were dropped"] if found.dropped else []
+    return [line for line in lines if line]
+
+
+def _document(found: FarmOverview) -> dict[str, Any]:
+    now = time.time()
+    told = {name: value for name, value in vars(found).items() if not name.startswith("_") and name != "stations"}
+    return told | {"stations": list(found.stations.values()), "rate": found.rate(now), "left_s": found.left(now)}

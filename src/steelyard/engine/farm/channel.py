@@ -1,0 +1,103 @@
+"""A connection of a conductor and a station, as messages: opened with proofs from both sides, then frames."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ssl
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from steelyard.engine.farm import frames
+from steelyard.engine.farm.frames import CONFIRMATION, GREETING, HEAD, REPLY, FrameSeal, Refused
+from steelyard.engine.farm.wire import FarmMessage, pack, unpack
+
+OPENING = 10.0
+"""Seconds for the proofs of both sides."""
+
+
+@dataclass
+class Channel:
+    """An open connection; whatever is wrong with what comes raises Refused, and its end EOFError."""
+
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+    sealing: FrameSeal
+    opening: FrameSeal
+
+    @classmethod
+    async def admit(cls, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, secret: bytes) -> Channel:
+        """The conductor's end of a connection that a peer has made."""
+        greeting = frames.greet()
+        writer.write(greeting)
+        async with asyncio.timeout(OPENING):
+            reply = await _exactly(reader, REPLY)
+        confirmation, keys = frames.admit(greeting, reply, secret)
+        writer.write(confirmation)
+        return cls(reader, writer, keys.seal(b"conductor"), keys.seal(b"station"))
+
+    @classmethod
+    async def join(cls, host: str, port: int, secret: bytes, certificate: str = "") -> Channel:
+        """A station's end, towards the conductor of its ticket."""
+        reader, writer = await asyncio.open_connection(host, port, ssl=_trusting(certificate) if certificate else None)
+        try:
+            async with asyncio.timeout(OPENING):
+                reply, keys = frames.reply_to(await _exactly(reader, GREETING), secret)
+                writer.write(reply)
+                frames.confirm(await _exactly(reader, CONFIRMATION), keys)
+        except BaseException:
+            writer.close()
+            with contextlib.suppress(OSError):
+                await writer.wait_closed()
+            raise
+        return cls(reader, writer, keys.seal(b"station"), keys.seal(b"conductor"))
+
+    def send(self, message: FarmMessage) -> None:
+        """Hand a message over; what cannot be sent is noticed where the connection is read."""
+        if not self.writer.is_closing():
+            self.writer.write(self.sealing.close(pack(message)))
+
+    async def drained(self) -> None:
+        """Until what was handed over has mostly gone."""
+        await self.writer.drain()
+
+    async def receive(self) -> FarmMessage:
+        """The next message."""
+        head = await _exactly(self.reader, HEAD)
+        return unpack(self.opening.open(head, await _exactly(self.reader, self.opening.length(head))))
+
+    def close(self) -> None:
+        """End it; what was handed over before still goes out."""
+        self.writer.close()
+
+
+async def _exactly(reader: asyncio.StreamReader, count: int) -> bytes:
+    try:
+        return await reader.readexactly(count)
+    except asyncio.IncompleteReadError as error:
+        raise EOFError("the connection has ended") from error
+
+
+def _trusting(certificate: str) -> ssl.SSLContext:
+    """TLS with exactly one conductor, by the certificate that it made for this run; the secret proves the station."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    context.check_hostname = False
+    context.load_verify_locations(cadata=certificate)
+    return context
+
+
+def serving(certificate: str, key: str) -> ssl.SSLContext:
+    """TLS at the conductor's end."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    with tempfile.TemporaryDirectory(prefix="steelyard-") as folder:
+        file = Path(folder) / "pair.pem"
+        file.touch(0o600)
+        file.write_text(key + certificate, encoding="ascii")
+        context.load_cert_chain(file)
+    return context
+
+
+__all__ = ["Channel", "Refused", "serving"]

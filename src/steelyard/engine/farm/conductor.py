@@ -1,0 +1,476 @@
+"""The conductor of a farm: hands groups to stations, keeps what comes back, and settles what was lost by numbered attempts."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from steelyard import codec
+from steelyard.analyze.conditions import OTHER_LOAD
+from steelyard.engine.farm import intake
+from steelyard.engine.farm.attempts import MOST_DEATHS, AttemptLedger, GroupState
+from steelyard.engine.farm.channel import Channel, Refused
+from steelyard.engine.farm.dispatching import Dispatcher
+from steelyard.engine.farm.fleet import Fleet, StationView
+from steelyard.engine.farm.groups import JobGroup
+from steelyard.engine.farm.kinds import HostSpeed, MachineKinds, disturbed, unfit
+from steelyard.engine.farm.launchers import Launcher, StationState
+from steelyard.engine.farm.placing import HostOffer, misfit
+from steelyard.engine.farm.terms import FarmRun, FarmTerms
+from steelyard.engine.farm.wire import (
+    PIECE,
+    VERSION,
+    AttachmentPiece,
+    AttemptMark,
+    Beat,
+    Calibrated,
+    CaseBegun,
+    Farewell,
+    FarmMessage,
+    GoodsPiece,
+    GoodsWanted,
+    GroupAnswer,
+    GroupDone,
+    Joining,
+    Kept,
+    Offer,
+    StationWord,
+    Withdrawal,
+)
+from steelyard.engine.run import failure
+from steelyard.errors import SteelyardError, told
+from steelyard.model.record import Record, Status
+
+TICK, GATHER = 0.1, 0.005
+"""Seconds between two looks at everything, and what is waited for more of what came at once: the disk is waited for once for all."""
+PARTING = 5.0
+MOST_LOADS = 10
+LOOK_EVERY = 1.0
+"""Seconds between looks at what the launcher says."""
+MOST_MESSAGES = 500
+
+
+class Conductor:
+    """The one side of all connections."""
+
+    def __init__(self, run: FarmRun, groups: list[JobGroup], launcher: Launcher, terms: FarmTerms) -> None:
+        self.run, self.launcher, self.terms = run, launcher, terms
+        self.fleet = Fleet()
+        self.ledger = AttemptLedger(groups, run.journal.attempts())
+        envs = {python: env for python, env in run.welcome.interpreters.items() if env}
+        self.dispatcher = Dispatcher(groups, self.ledger, self.fleet, run.plan.settings.memory, envs)
+        self.clock = time.monotonic
+        self._unkept: dict[AttemptMark, tuple[str, int]] = {}
+        """Answers that are written and perhaps not on the disk yet: who waits to hear, and up to which number."""
+        self._states: dict[str, StationState] = {}
+        self._looked = self._fitted = self._beaten = self.clock()
+        self._dropped: set[AttemptMark] = set()
+        self._spare_lives = 0
+        self._wake = asyncio.Event()
+        self._talks: set[asyncio.Task[Any]] = set()
+        self.replace: Callable[[], None] = lambda: None
+        """Asks for one more station; set by whoever has the invitations."""
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing is left to do."""
+        return self.run.stopped or not self.ledger.left
+
+    async def conduct(self) -> None:
+        """Until every group is done."""
+        self._spare_lives = 2 + 2 * self.launcher.count
+        while not self.over:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(TICK):
+                    await self._wake.wait()
+                await asyncio.sleep(GATHER)
+            self._wake.clear()
+            self.tick()
+        self._acknowledge()
+
+    async def part(self) -> None:
+        """Tell every station that the run is over; each hangs up once it has heard."""
+        for view in self.fleet:
+            self._send(view, Farewell("the run is over"))
+        if self._talks:
+            await asyncio.wait(self._talks, timeout=PARTING)
+        for view in self.fleet:
+            if view.channel:
+                view.channel.close()
+
+    def tick(self) -> None:
+        """All that is due now."""
+        now = self.clock()
+        self._acknowledge()
+        self._cut_silent(now)
+        if now - self._beaten >= self.terms.beat:
+            self._beaten = now
+            for view in self.fleet:
+                self._send(view, Beat())
+        if now - self._looked >= LOOK_EVERY:
+            self._looked = now
+            self._look(now)
+        self.dispatch()
+
+    async def connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, secret: bytes) -> None:
+        """A peer: nothing that it says counts until it has proved that it knows the secret."""
+        if task := asyncio.current_task():
+            self._talks.add(task)
+            task.add_done_callback(self._talks.discard)
+        peer = str((writer.get_extra_info("peername") or ("unknown",))[0])
+        name, channel = "", None
+        try:
+            channel = await Channel.admit(reader, writer, secret)
+            joining = await channel.receive()
+            if not isinstance(joining, Joining):
+                raise Refused("a station did not say who it is")
+            name = joining.name
+            view = self._welcome(joining, channel)
+            await self._hear(view, channel)
+        except Refused as error:
+            self._refuse(peer, name, channel, told(error))
+        except (OSError, EOFError, TimeoutError, asyncio.CancelledError):
+            pass
+        finally:
+            known = self.fleet.get(name)
+            if known and channel and known.channel is channel:
+                known.channel, known.cut = None, self.clock()
+            self._wake.set()
+            writer.close()
+            with contextlib.suppress(OSError, asyncio.CancelledError):
+                await writer.wait_closed()
+
+    def _refuse(self, peer: str, name: str, channel: Channel | None, why: str) -> None:
+        """A peer that has no business here, or a station that sends what it must not."""
+        who = f"station {name}" if name else f"a connection from {peer}"
+        self.run.journal.note("refused", peer=peer, station=name, reason=why)
+        self.run.warn(f"refused: {who}: {' '.join(why.split())}")
+        view = self.fleet.get(name)
+        if view and view.channel is channel:
+            self._set_aside(view, f"it was refused: {why}")
+            self.lose(view, "it was refused")
+
+    async def _hear(self, view: StationView, channel: Channel) -> None:
+        while True:
+            for _ in range(MOST_MESSAGES):
+                message = await channel.receive()
+                if view.channel is not channel:
+                    return
+                view.heard = self.clock()
+                self.take(view, message)
+            await asyncio.sleep(0)
+
+    def _welcome(self, joining: Joining, channel: Channel) -> StationView:
+        """A station that is new, or that is back."""
+        if joining.version != VERSION or joining.steelyard != self.run.writer.header.version:
+            self.run.journal.note("refused", station=joining.name, reason="version")
+            raise Refused(f"it has Steelyard {joining.steelyard[:40]}", why=f"this run is of {self.run.writer.header.version}")
+        view, now = self.fleet.get(joining.name), self.clock()
+        if view and view.joining.life != joining.life:
+            self.lose(view, "its process was started anew")
+            view = None
+        if view is None:
+            view = StationView(joining, _offer_of(joining), channel, now, ready=not self.run.welcome.calibrate)
+            self.fleet.add(view)
+            self.dispatcher.feed(view.name)
+            self._fitted = now
+            self.run.journal.note("joined", station=view.name, host=joining.host, pid=joining.pid, machine=joining.key)
+        else:
+            if view.channel:
+                view.channel.close()
+            view.channel, view.cut, view.heard = channel, None, now
+            view.files.clear()
+        self._send(view, self.run.welcome)
+        for mark in self.ledger.stale(joining.at, view.name):
+            self._send(view, Withdrawal(mark))
+        for state in list(self.ledger.of(view.name)):
+            if AttemptMark(state.group.number, state.attempt) not in joining.at:
+                self.dispatcher.requeue(state.group.number)
+        return view
+
+    def take(self, view: StationView, message: FarmMessage) -> None:
+        """One message of a station."""
+        if isinstance(message, (CaseBegun, StationWord, AttachmentPiece, GroupAnswer, GroupDone)):
+            mark = message.mark
+            if not self.ledger.counts(mark, view.name):
+                self._drop(view, message)
+            elif isinstance(message, CaseBegun):
+                self.ledger.states[mark.group].begun, view.case = True, message.case[:1000]
+                self.run.journal.note("case", station=view.name, group=mark.group, case=view.case)
+                self.run.watch.started(view.case)
+            elif isinstance(message, StationWord):
+                self._hear_word(view, message)
+            elif isinstance(message, AttachmentPiece):
+                if message.number > self.ledger.states[mark.group].received:
+                    intake.take_piece(message, view)
+            else:
+                self._take_answer(view, message)
+        elif isinstance(message, GoodsWanted) and view.channel:
+            task = asyncio.create_task(self._send_goods(view.channel))
+            self._talks.add(task)
+            task.add_done_callback(self._talks.discard)
+        elif isinstance(message, Calibrated):
+            self._calibrated(view, message)
+        elif not isinstance(message, Beat):
+            raise Refused(f"a station sent a {type(message).__name__}")
+
+    async def _send_goods(self, channel: Channel) -> None:
+        """Users' files, not faster than they are taken."""
+        data = self.run.goods
+        with contextlib.suppress(OSError):
+            for begin in range(0, len(data) or 1, PIECE):
+                channel.send(GoodsPiece(data[begin : begin + PIECE], begin + PIECE >= len(data)))
+                await channel.drained()
+
+    def _calibrated(self, view: StationView, found: Calibrated) -> None:
+        """A host has said how fast it is: of which kind it is, or why it should not measure."""
+        try:
+            view.speed = HostSpeed.of(found)
+        except ValueError as error:
+            raise Refused("a calibration cannot be read", why=str(error)) from None
+        alike = [other.speed for other in self.fleet if other.joining.key == view.joining.key and other is not view and other.speed]
+        if reason := unfit(view.speed, alike):
+            self._set_aside(view, reason, noisy=True)
+        else:
+            kind, differing = MachineKinds.kept().name(view.joining.key, view.speed)
+            view.offer = replace(view.offer, machine=kind)
+            if differing:
+                self.run.warn(f"{view.host} is kind {kind}: {differing} than on the first machine of its description")
+        self.run.journal.note("kind", station=view.name, machine=view.offer.machine, spread=view.speed.spread, waited=view.speed.waited)
+        view.ready = True
+        self.dispatcher.feed(view.name)
+        self._wake.set()
+
+    def _hear_word(self, view: StationView, word: StationWord) -> None:
+        text = f"{view.host}: {word.text[:1000]}"
+        if word.kind == "phase":
+            self.run.watch.phase(word.text[:100], word.fraction)
+        elif word.kind == "waiting":
+            self.run.watch.waiting(text)
+        else:
+            self.run.watch.note(text)
+
+    def _take_answer(self, view: StationView, answer: GroupAnswer | GroupDone) -> None:
+        """An answer that counts, if it is a new one."""
+        mark = answer.mark
+        state = self.ledger.states[mark.group]
+        try:
+            fresh = self.ledger.take(mark, answer.number)
+        except ValueError as error:
+            raise Refused("an answer is missing", why=str(error)) from None
+        self._unkept[mark] = (view.name, state.received)
+        if not fresh:
+            return
+        if isinstance(answer, GroupDone):
+            self._finish(view, state, answer.trouble)
+        elif answer.kind == "record":
+            record, arrays = intake.record_of(answer, state.group, view, self.run.writer)
+            self._keep(view, state, record, arrays)
+        elif answer.kind == "pair":
+            pair, arrays = intake.pair_of(answer, state.group)
+            if not any((held.head.id, held.base.id) == (pair.head.id, pair.base.id) for held in self.run.writer.pairs):
+                self.run.writer.append_pair(pair, arrays)
+                self.run.sink.weighed(pair)
+        else:
+            for job in state.group.pairs:
+                if job.vs and (job.case.id, job.vs.id) == (answer.case, answer.base):
+                    self.run.sink.unweighed(job, answer.reason[:1000])
+
+    def _keep(self, view: StationView, state: GroupState, record: Record, arrays: Any) -> None:
+        if record.id in self.run.writer.done:
+            return
+        record, state.begun = self.run.writer.append(record, arrays), True
+        state.machine, view.case, view.done = view.offer.machine, "", view.done + 1
+        job = next(job for job in state.group.jobs if job.case.id == record.id)
+        self.run.journal.note("kept", station=view.name, group=state.group.number, case=record.id, status=record.status)
+        self.run.sink.take(job, record, arrays)
+        self.run.watch.finished(record)
+        self._spare_lives = max(self._spare_lives, 2 + self.launcher.count)
+        load = record.effective.get(OTHER_LOAD)
+        if isinstance(load, (int, float)) and not view.lenient and not view.aside:
+            view.loads.append(float(load))
+            elsewhere = [load for other in self.fleet if other is not view for load in other.loads[-MOST_LOADS:]]
+            if reason := disturbed(view.loads, elsewhere):
+                self._set_aside(view, reason, noisy=True)
+        if self.run.stop(record):
+            self.run.stopped = True
+            self._wake.set()
+
+    def _finish(self, view: StationView, state: GroupState, trouble: str) -> None:
+        """A group is done, or could not be done there."""
+        number = state.group.number
+        intake.forget_files(view, AttemptMark(number, state.attempt))
+        missing = [job for job in state.group.jobs if job.case.id not in self.run.writer.done]
+        if not trouble and not missing:
+            self.ledger.finish(number)
+            self.run.journal.note("done", station=view.name, group=number, attempt=state.attempt)
+            self.dispatcher.feed(view.name)
+        else:
+            trouble = trouble or "it ended without all of its answers"
+            self.run.journal.note("undone", station=view.name, group=number, attempt=state.attempt, reason=trouble)
+            self.run.warn(f"{view.host} could not do {_named(state.group)}: {trouble}")
+            state.troubles.append(trouble)
+            self.dispatcher.requeue(number, avoid=True)
+            if len(state.troubles) >= MOST_DEATHS or not any(other.name not in state.avoid for other in self.fleet.useful):
+                self._give_up(state, "crashed", f"no host could do it: {trouble}")
+        self._wake.set()
+
+    def _drop(self, view: StationView, message: CaseBegun | StationWord | AttachmentPiece | GroupAnswer | GroupDone) -> None:
+        """What comes of an attempt that counts no more is forgotten by both; what is said twice of one that is over is no news."""
+        mark = message.mark
+        state = self.ledger.states.get(mark.group)
+        if isinstance(message, (GroupAnswer, GroupDone)):
+            self._send(view, Kept(mark, message.number))
+        if state is not None and state.over and (state.attempt, state.last_holder) == (mark.attempt, view.name):
+            return
+        self._send(view, Withdrawal(mark))
+        if mark not in self._dropped and isinstance(message, (GroupAnswer, GroupDone)):
+            self._dropped.add(mark)
+            self.run.journal.note("dropped", station=view.name, group=mark.group, attempt=mark.attempt)
+            now = f"attempt {state.attempt}" if state else "no such group"
+            self.run.warn(f"dropped: answers of {view.host} to attempt {mark.attempt} at group {mark.group}, which counts no more ({now})")
+
+    def lose(self, view: StationView, reason: str) -> None:
+        """A station is gone: what it had goes elsewhere."""
+        if self.fleet.get(view.name) is not view:
+            return
+        self.fleet.remove(view.name)
+        if view.channel:
+            view.channel.close()
+        freed = self.ledger.lose(view.name, f"{view.host}: {reason}")
+        self.run.journal.note("lost", station=view.name, reason=reason, groups=[state.group.number for state in freed])
+        again = f", {len(freed)} of its groups go elsewhere" if freed else ""
+        self.run.warn(f"lost: {view.host}: {reason}{again}")
+        for state in freed:
+            if len(state.deaths) >= MOST_DEATHS:
+                self._give_up(state, "crashed", f"{len(state.deaths)} stations were lost at it: {'; '.join(state.deaths)}")
+            else:
+                self.dispatcher.queue(state.group.number, first=True)
+        if (not view.aside or view.noisy) and self._spare_lives > 0 and not self.over:
+            self._spare_lives -= 1
+            self.replace()
+
+    def _set_aside(self, view: StationView, reason: str, *, noisy: bool = False) -> None:
+        """A station gets nothing more, and what it has not begun goes elsewhere."""
+        view.aside, view.noisy = reason, noisy
+        self.run.journal.note("aside", station=view.name, host=view.joining.host, reason=reason)
+        for state in list(self.ledger.of(view.name)):
+            if not state.begun:
+                self._send(view, Withdrawal(AttemptMark(state.group.number, state.attempt)))
+                self.dispatcher.requeue(state.group.number)
+        if noisy:
+            self.run.warn(f"set aside: {view.host}: {reason}; its cases go elsewhere")
+
+    def _give_up(self, state: GroupState, status: Status, reason: str) -> None:
+        """Records for what is left of a group, by us, since no station will send any."""
+        self.dispatcher.waiting.remove(state.group.number)
+        for job in state.group.jobs:
+            if job.case.id not in self.run.writer.done:
+                record = self.run.writer.append(failure(job, self.run.plan.settings, status, reason))
+                self.run.journal.note("kept", station="", group=state.group.number, case=record.id, status=status)
+                self.run.sink.take(job, record, {})
+                self.run.watch.finished(record)
+        self.ledger.finish(state.group.number)
+
+    def dispatch(self) -> None:
+        """Give every station that has room the groups that fit it; each attempt is on the disk before its station hears of it."""
+        for view, mark in self.dispatcher.take_back():
+            self._send(view, Withdrawal(mark))
+        if offered := self.dispatcher.due():
+            words = [("begun", {"group": mark.group, "attempt": mark.attempt, "station": view.name}) for view, mark in offered]
+            self.run.journal.write(words, sync=True)
+        for view, mark in offered:
+            self._send(view, self._offer(mark))
+
+    def _take_again(self) -> list[StationView]:
+        """Noisy hosts, where there is no other: their results are better than none, and say what they were made beside."""
+        found = [view for view in self.fleet if view.noisy and view.channel]
+        for view in found:
+            self.run.warn(f"{view.host} measures all the same, since no quieter host is left: {view.aside}")
+            view.aside, view.noisy, view.lenient = "", False, True
+            self.dispatcher.feed(view.name)
+        return found
+
+    def _offer(self, mark: AttemptMark) -> Offer:
+        group = self.ledger.states[mark.group].group
+        cases = {job.case.id for job in group.jobs}
+        held = [record for id in cases if (record := self.run.writer.done.get(id))]
+        pairs = [pair for pair in self.run.writer.pairs if held and pair.head.id in cases]
+        encoded = tuple(map(codec.encode, held)), tuple(map(codec.encode, pairs))
+        return Offer(mark, group.jobs, group.pairs, group.rows, *encoded)
+
+    def _send(self, view: StationView, message: FarmMessage) -> None:
+        if view.channel:
+            view.channel.send(message)
+
+    def _acknowledge(self) -> None:
+        """Wait for the disk once for all that came, and tell who waits for that."""
+        if self._unkept:
+            self.run.writer.sync()
+        for mark, (name, number) in self._unkept.items():
+            if view := self.fleet.get(name):
+                self._send(view, Kept(mark, number))
+        self._unkept.clear()
+
+    def _cut_silent(self, now: float) -> None:
+        """A connection on which nothing came is cut, and a station that does not come back is lost."""
+        for view in self.fleet:
+            if view.channel and now - view.heard > self.terms.silence:
+                view.channel.close()
+                view.channel, view.cut = None, now
+            if view.cut is not None and view.channel is None and now - view.cut > self.terms.grace:
+                self.lose(view, "it was not heard of any more")
+
+    def _look(self, now: float) -> None:
+        """What the launcher says, and what nobody can do."""
+        states = {state.name: state for state in self.launcher.states()}
+        fresh = [state for name, state in states.items() if self._states.get(name) != state]
+        self._states = states
+        for state in fresh:
+            known = self.fleet.get(state.name)
+            if state.phase == "waiting" and state.reason:
+                self.run.watch.waiting(f"{state.name} waits: {state.reason}")
+            elif state.phase == "gone" and known is None:
+                self.run.journal.note("gone", station=state.name, reason=state.reason)
+                if self._spare_lives > 0:
+                    self._spare_lives -= 1
+                    self.replace()
+        for state in states.values():
+            known = self.fleet.get(state.name)
+            if state.phase == "gone" and known and known.channel is None:
+                self.lose(known, state.reason or "it ended")
+        self._refuse_hopeless(now, list(self.launcher.states()))
+
+    def _refuse_hopeless(self, now: float, states: list[StationState]) -> None:
+        """Groups that no host fits, once all hosts are there; and a farm that has no host left."""
+        coming = [state for state in states if state.phase != "gone" and self.fleet.get(state.name) is None]
+        sound = [view for view in self.fleet if not view.aside]
+        if not coming and not sound:
+            sound = self._take_again()
+        if not coming and not sound:
+            last = [view.aside for view in self.fleet] or [state.reason for state in states if state.reason]
+            raise SteelyardError(
+                "no station is left", why=last[-1] if last else "none could be started", do="the same command with --resume goes on"
+            )
+        if coming or now - self._fitted < self.terms.fit:
+            return
+        for needs, numbers in list(self.dispatcher.waiting.needs()):
+            reasons = {misfit(needs, view.offer) for view in sound}
+            if "" not in reasons:
+                for number in numbers:
+                    self._give_up(self.ledger.states[number], "unsupported", f"no host of the farm fits: {'; '.join(sorted(reasons))}")
+
+
+def _offer_of(joining: Joining) -> HostOffer:
+    memory = joining.machine.get("memory")
+    total = memory.get("total") if isinstance(memory, Mapping) else 0
+    return HostOffer(joining.key[:64], dict(joining.devices), total if isinstance(total, int) else 0, joining.envs)
+
+
+def _named(group: JobGroup) -> str:
+    more = f" and {len(group.jobs) - 1} more" if len(group.jobs) > 1 else ""
+    return f"{group.jobs[0].case.id}{more}"

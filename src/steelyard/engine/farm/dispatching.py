@@ -1,0 +1,85 @@
+"""Which station gets which group next: who has room, what fits it, and where a part of the group was made before."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from steelyard.engine.farm.attempts import AttemptLedger
+from steelyard.engine.farm.fleet import Fleet, StationView
+from steelyard.engine.farm.groups import JobGroup
+from steelyard.engine.farm.placing import GroupNeeds, WaitingGroups
+from steelyard.engine.farm.wire import AttemptMark
+
+AHEAD = 2
+"""Groups that a station has at once while many wait, so that it never waits for the network."""
+
+
+class Dispatcher:
+    """The groups that wait and the stations that have room; without clock or network, so that a fleet can be simulated."""
+
+    def __init__(
+        self, groups: Sequence[JobGroup], ledger: AttemptLedger, fleet: Fleet, memory: int | None, envs: Mapping[str, str]
+    ) -> None:
+        self.ledger, self.fleet = ledger, fleet
+        self.waiting = WaitingGroups()
+        self._memory, self._envs = memory, envs
+        self._hungry: set[str] = set()
+        """Stations that may have room for a group."""
+        for group in groups:
+            self.queue(group.number)
+
+    def feed(self, name: str) -> None:
+        """A station has room."""
+        self._hungry.add(name)
+
+    def queue(self, number: int, *, first: bool = False) -> None:
+        """A group waits, and may be for any station."""
+        group = self.ledger.states[number].group
+        self.waiting.add(number, GroupNeeds.of(group, self._memory, self._envs), first=first)
+        self._hungry.update(view.name for view in self.fleet)
+
+    def requeue(self, number: int, *, avoid: bool = False) -> None:
+        """A group that a station has is free again."""
+        self.ledger.give_back(number, avoid=avoid)
+        self.queue(number, first=True)
+
+    def due(self) -> list[tuple[StationView, AttemptMark]]:
+        """A group for every station that has room, as far as one fits it, each the beginning of an attempt."""
+        ahead = AHEAD if len(self.waiting) > len(self.fleet) else 1
+        hungry, self._hungry = sorted(self._hungry), set()
+        found: list[tuple[StationView, AttemptMark]] = []
+        for name in hungry:
+            view = self.fleet.get(name)
+            while view and view.useful and len(self.ledger.of(name)) < ahead:
+                number = self._next_for(view)
+                if number is None:
+                    break
+                self.waiting.remove(number)
+                found.append((view, self.ledger.begin(number, name)))
+        return found
+
+    def _next_for(self, view: StationView) -> int | None:
+        return self.waiting.next_for(view.offer, lambda number: self._suits(number, view))
+
+    def _suits(self, number: int, view: StationView) -> bool:
+        """Whether a station may have a group: it has not failed at it, and is of the machine that has made a part of it, if any is left."""
+        state = self.ledger.states[number]
+        if view.name in state.avoid:
+            return False
+        if not state.machine or state.machine == view.offer.machine:
+            return True
+        return not any(other.offer.machine == state.machine for other in self.fleet.useful if other.name not in state.avoid)
+
+    def take_back(self) -> list[tuple[StationView, AttemptMark]]:
+        """Where nothing waits any more, what lies unbegun behind another group at one station, if another one is idle."""
+        if len(self.waiting):
+            return []
+        idle = sum(not self.ledger.of(view.name) for view in self.fleet.useful)
+        found: list[tuple[StationView, AttemptMark]] = []
+        for view in self.fleet.useful if idle else ():
+            for state in list(self.ledger.of(view.name))[1:]:
+                if not state.begun and len(found) < idle:
+                    found.append((view, AttemptMark(state.group.number, state.attempt)))
+        for _, mark in found:
+            self.requeue(mark.group)
+        return found

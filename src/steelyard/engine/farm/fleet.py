@@ -1,0 +1,85 @@
+"""The stations of a run, as its conductor knows them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from steelyard.engine.farm.kinds import HostSpeed
+from steelyard.engine.farm.placing import HostOffer
+from steelyard.engine.farm.wire import AttemptMark, Joining
+
+if TYPE_CHECKING:
+    from steelyard.engine.farm.channel import Channel
+
+
+@dataclass
+class StationView:
+    """A station that has joined: its host, its connection while there is one, and what it is at."""
+
+    joining: Joining
+    offer: HostOffer
+    channel: Channel | None
+    heard: float
+    cut: float | None = None
+    """When its connection was lost, if it was."""
+    aside: str = ""
+    """Why it gets nothing more, if so."""
+    noisy: bool = False
+    """Whether that is noise, which is better than no host at all."""
+    lenient: bool = False
+    """Whether it measures although it is noisy."""
+    speed: HostSpeed | None = None
+    loads: list[float] = field(default_factory=list)
+    """CPUs that other work had beside each of its records, as far as they tell."""
+    case: str = ""
+    done: int = 0
+    ready: bool = True
+    """Whether it has said what it was asked for before its first group."""
+    files: dict[tuple[AttemptMark, str], bytearray] = field(default_factory=dict)
+    """Attachments on their way, by the attempt and the name that a record will give."""
+
+    @property
+    def name(self) -> str:
+        return self.joining.name
+
+    @property
+    def useful(self) -> bool:
+        """Whether it can be given something now."""
+        return self.channel is not None and self.ready and not self.aside
+
+    @property
+    def host(self) -> str:
+        """What people call it: the host, and the station where there are several."""
+        return f"{self.joining.host} ({self.joining.name})"
+
+
+class Fleet:
+    """All stations that are there now, by name."""
+
+    def __init__(self) -> None:
+        self._views: dict[str, StationView] = {}
+
+    def __iter__(self) -> Iterator[StationView]:
+        return iter(list(self._views.values()))
+
+    def __len__(self) -> int:
+        return len(self._views)
+
+    def get(self, name: str) -> StationView | None:
+        """A station by name, if it is there."""
+        return self._views.get(name)
+
+    def add(self, view: StationView) -> None:
+        """One more, in the place of an earlier one of that name."""
+        self._views[view.name] = view
+
+    def remove(self, name: str) -> None:
+        """One less."""
+        self._views.pop(name, None)
+
+    @property
+    def useful(self) -> list[StationView]:
+        """Those that can be given something now."""
+        return [view for view in self._views.values() if view.useful]

@@ -1,0 +1,112 @@
+"""Frames between a conductor and its stations: each of a bounded length, counted, and signed with a secret made for the run.
+
+Both sides draw a nonce first, and each direction has a key made of both, so that a frame of another connection, a repeated one, or one
+sent back to where it came from has a wrong signature. Nothing that an uninvited peer sends is ever read as more than bytes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+import struct
+
+from steelyard.errors import SteelyardError
+
+MAGIC = b"SYFARM1\n"
+NONCE, MAC = 32, 32
+LARGEST = 64 << 20
+"""Bytes of one frame; attachments travel in pieces."""
+GREETING, REPLY, CONFIRMATION = len(MAGIC) + NONCE, NONCE + MAC, MAC
+_HEAD = struct.Struct(">IQ")
+HEAD = _HEAD.size + MAC
+
+
+class Refused(SteelyardError):
+    """A peer that is not what it should be; the connection ends."""
+
+
+def greet() -> bytes:
+    """What the conductor says first: who it is, and its nonce."""
+    return MAGIC + secrets.token_bytes(NONCE)
+
+
+def reply_to(greeting: bytes, secret: bytes) -> tuple[bytes, FrameKeys]:
+    """What a station answers, which proves that it has the secret, and the keys of the connection."""
+    if len(greeting) != GREETING or not greeting.startswith(MAGIC):
+        raise Refused("this is no conductor of a farm", why="its greeting is another", do="check the address")
+    nonce = secrets.token_bytes(NONCE)
+    keys = FrameKeys.of(secret, greeting[len(MAGIC) :], nonce)
+    return nonce + keys.proof(b"station"), keys
+
+
+def admit(greeting: bytes, reply: bytes, secret: bytes) -> tuple[bytes, FrameKeys]:
+    """What the conductor confirms a station with, and the keys of the connection."""
+    keys = FrameKeys.of(secret, greeting[len(MAGIC) :], reply[:NONCE])
+    if len(reply) != REPLY or not hmac.compare_digest(reply[NONCE:], keys.proof(b"station")):
+        raise Refused("a peer does not have the secret of this run")
+    return keys.proof(b"conductor"), keys
+
+
+def confirm(confirmation: bytes, keys: FrameKeys) -> None:
+    """Whether the conductor has the secret too; a station tells nothing to one that has not."""
+    if not hmac.compare_digest(confirmation, keys.proof(b"conductor")):
+        raise Refused("the conductor does not have the secret of this run")
+
+
+class FrameKeys:
+    """The keys of one connection, made of the secret and both nonces."""
+
+    def __init__(self, whole: bytes) -> None:
+        self._whole = whole
+
+    @classmethod
+    def of(cls, secret: bytes, conductors: bytes, stations: bytes) -> FrameKeys:
+        """Keys that no other connection has."""
+        return cls(_sign(secret, b"connection", conductors, stations))
+
+    def proof(self, of: bytes) -> bytes:
+        """What only one who has the secret can say, and each side differently."""
+        return _sign(self._whole, b"proof", of)
+
+    def seal(self, of: bytes) -> FrameSeal:
+        """Signs the frames of one side, or checks them at the other."""
+        return FrameSeal(_sign(self._whole, b"frames", of))
+
+
+class FrameSeal:
+    """One direction of a connection: the counter that both ends keep."""
+
+    def __init__(self, key: bytes) -> None:
+        self._key, self._count = key, 0
+
+    def close(self, body: bytes) -> bytes:
+        """A frame: length, counter, signature, body."""
+        if len(body) > LARGEST:
+            raise Refused(f"a message of {len(body)} bytes is too large", why=f"a frame holds {LARGEST}")
+        head = _HEAD.pack(len(body), self._count)
+        self._count += 1
+        return head + _sign(self._key, head, body) + body
+
+    def length(self, head: bytes) -> int:
+        """How much follows; a frame that is too large or out of turn is refused before it is read."""
+        length, count = _HEAD.unpack_from(head)
+        if length > LARGEST:
+            raise Refused(f"a frame of {length} bytes is too large", why=f"it may have {LARGEST}")
+        if count != self._count:
+            raise Refused(f"frame {count} came in place of {self._count}", why="it was repeated, or one was lost")
+        return int(length)
+
+    def open(self, head: bytes, body: bytes) -> bytes:
+        """The body, if it is as it was signed."""
+        if not hmac.compare_digest(head[_HEAD.size :], _sign(self._key, head[: _HEAD.size], body)):
+            raise Refused("a frame has a wrong signature", why="it was changed, or was meant for another connection")
+        self._count += 1
+        return body
+
+
+def _sign(key: bytes, *parts: bytes) -> bytes:
+    found = hmac.new(key, digestmod=hashlib.sha256)
+    for part in parts:
+        found.update(part)
+    return found.digest()

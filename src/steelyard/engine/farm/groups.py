@@ -1,0 +1,58 @@
+"""What must stay on one machine: cases that are compared, with their base, and cases that share a worker by wish."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from steelyard.engine import partition
+from steelyard.engine.plan import Job, Plan
+from steelyard.model.experiment import ResultRow
+
+MOST_SMALL = 20
+"""Cases of a fixed number of calls in one group: their worker is made calm once for all of them."""
+
+
+@dataclass(frozen=True)
+class JobGroup:
+    """Jobs for one machine, in the plan's order, with the listed pairs and the rows that are made of their cases.
+
+    `number` is its place among the groups of the whole plan, so that a run that goes on has the same numbers.
+    """
+
+    number: int
+    jobs: tuple[Job, ...]
+    pairs: tuple[Job, ...] = ()
+    rows: tuple[ResultRow, ...] = ()
+
+    @property
+    def compared(self) -> bool:
+        """Whether anything in it is weighed."""
+        return bool(self.pairs) or any(job.vs for job in self.jobs)
+
+
+def groups_of(plan: Plan) -> list[JobGroup]:
+    """Every job of a plan in exactly one group, in the order in which the groups begin."""
+    found = []
+    for number, jobs in enumerate(_parted(plan, partition.together(plan))):
+        cases = {job.case for job in jobs}
+        pairs = tuple(job for job in plan.pairs if job.case in cases)
+        rows = tuple(row for row in plan.rows if cases.issuperset(row.cases))
+        found.append(JobGroup(number, tuple(jobs), pairs, rows))
+    return found
+
+
+def _parted(plan: Plan, together: Sequence[Sequence[Job]]) -> Iterator[list[Job]]:
+    """Groups as they are, but those of one case that wish to share a worker, or are small, in one."""
+    alone = [jobs[0] for jobs in together if len(jobs) == 1]
+    small = bool(plan.settings.fixed) and not plan.comparisons
+    if not small and plan.settings.isolate != "workload":
+        yield from map(list, together)
+        return
+    yield from (list(jobs) for jobs in together if len(jobs) > 1)
+    shared: dict[tuple[object, ...], list[Job]] = {}
+    for job in alone:
+        shared.setdefault((job.unit, job.place), []).append(job)
+    for jobs in shared.values():
+        most = len(jobs) if plan.settings.isolate == "workload" else MOST_SMALL
+        yield from (jobs[begin : begin + most] for begin in range(0, len(jobs), most))

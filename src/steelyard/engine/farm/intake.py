@@ -1,0 +1,83 @@
+"""What a station sends is checked before it is kept: it may speak of its own group's cases alone, and no path of its is ever used."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import PurePosixPath
+
+from steelyard.engine.after import LARGEST_FILE
+from steelyard.engine.farm.fleet import StationView
+from steelyard.engine.farm.frames import Refused
+from steelyard.engine.farm.groups import JobGroup
+from steelyard.engine.farm.wire import AttachmentPiece, AttemptMark, GroupAnswer, arrays_of, read_pair, read_record
+from steelyard.model.pair import Pair
+from steelyard.model.record import HOST, Arrays, Attachment, Record
+from steelyard.store.runs import RunWriter
+from steelyard.store.samples import SIZES
+
+MOST_FILES = 200
+_PATH = re.compile(r"attachments/[A-Za-z0-9][A-Za-z0-9._-]{0,120}")
+
+
+def take_piece(piece: AttachmentPiece, view: StationView) -> None:
+    """Some bytes of an attachment, whose name must be a plain one and whose size has an end."""
+    if not _PATH.fullmatch(piece.path):
+        raise Refused(f"an attachment is called {piece.path[:80]!r}", why="its path leads out of its place, or is no plain name")
+    mine = {key for key in view.files if key[0] == piece.mark}
+    if (piece.mark, piece.path) not in mine and len(mine) >= MOST_FILES:
+        raise Refused(f"more than {MOST_FILES} attachments are on their way")
+    held = view.files.setdefault((piece.mark, piece.path), bytearray())
+    if len(held) + len(piece.data) > LARGEST_FILE:
+        raise Refused(f"an attachment is larger than {LARGEST_FILE >> 20} MiB")
+    held += piece.data
+
+
+def forget_files(view: StationView, mark: AttemptMark) -> None:
+    """What is on its way of an attempt is wanted no more."""
+    view.files = {key: data for key, data in view.files.items() if key[0] != mark}
+
+
+def record_of(answer: GroupAnswer, group: JobGroup, view: StationView, writer: RunWriter) -> tuple[Record, Arrays]:
+    """The record of an answer as it is kept here: of a case that was offered, with its files in this run, and saying where it was made."""
+    record = read_record(answer.line)
+    job = next((job for job in group.jobs if job.case.id == record.id), None)
+    if job is None:
+        raise Refused(f"a record is of {record.id[:120]!r}", why=f"group {group.number} has no such case")
+    where = {"name": view.joining.host, "station": view.name, "machine": view.offer.machine, "attempt": answer.mark.attempt}
+    kept = [_kept_file(item, answer.mark, view, writer) for item in record.attachments]
+    effective = {**record.effective, HOST: where}
+    return replace(record, case=job.case.plain(), samples=[], attachments=kept, effective=effective), _checked(arrays_of(answer))
+
+
+def _kept_file(item: Attachment, mark: AttemptMark, view: StationView, writer: RunWriter) -> Attachment:
+    data = view.files.pop((mark, item.path), None)
+    if data is None:
+        raise Refused(f"a record names the attachment {item.path[:80]!r}", why="no such file was sent: a path must stay in its place")
+    if hashlib.sha256(data).hexdigest() != item.sha256:
+        raise Refused(f"the attachment {item.path[:80]!r} has another hash than its record says")
+    return writer.attach(item.kind, f"{len(writer.done) + 1}-{PurePosixPath(item.path).name}", bytes(data))
+
+
+def pair_of(answer: GroupAnswer, group: JobGroup) -> tuple[Pair, Arrays]:
+    """The comparison of an answer, which must be one that was offered."""
+    pair = read_pair(answer.line)
+    wanted = {(job.case.id, job.vs.id) for job in (*group.jobs, *group.pairs) if job.vs}
+    if (pair.head.id, pair.base.id) not in wanted:
+        raise Refused(f"a comparison is of {pair.head.id[:120]!r}", why=f"group {group.number} has no such pair")
+    return replace(pair, samples=[]), _checked(arrays_of(answer))
+
+
+def _checked(arrays: Arrays) -> Arrays:
+    for name, (_, dtype, data) in arrays.items():
+        if dtype not in SIZES or len(data) % SIZES[dtype]:
+            raise Refused(f"samples {name[:60]!r} are no {dtype[:20]!r} values")
+    return arrays
+
+
+def told_of(record: Record) -> Mapping[str, object]:
+    """Where a record was made, as it says; empty where it was made here."""
+    found = record.effective.get(HOST)
+    return found if isinstance(found, Mapping) else {}

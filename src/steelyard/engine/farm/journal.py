@@ -1,0 +1,96 @@
+"""What a farm did, beside its run: which attempt went where, what was lost, who was set aside. A killed conductor goes on by it.
+
+farm.jsonl, a line for each event; `begun` is on the disk before a station hears of the attempt, so no number is ever used twice.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from steelyard.files import RESULTS, read_whole
+from steelyard.store.moments import now
+
+FILE = "farm.jsonl"
+_KIND = re.compile(r"[a-z ]{1,40}")
+
+
+@dataclass(frozen=True)
+class JournalEvent:
+    """One line: what happened, when, and the words that belong to it."""
+
+    kind: str
+    time: str
+    words: Mapping[str, Any]
+
+    def number(self, name: str) -> int:
+        """A whole number among its words; -1 where there is none."""
+        found = self.words.get(name)
+        return found if isinstance(found, int) and not isinstance(found, bool) else -1
+
+    def text(self, name: str) -> str:
+        """A text among its words; empty where there is none."""
+        found = self.words.get(name)
+        return found if isinstance(found, str) else ""
+
+
+class Journal:
+    """The open journal of a run; nobody else writes it, since the run itself is locked."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / FILE
+        self.before = tuple(read_journal(folder))
+        self._fd = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+        _end_torn_line(self.path, self._fd)
+
+    def write(self, events: Sequence[tuple[str, Mapping[str, Any]]], *, sync: bool = False) -> None:
+        """Write some lines down at once; with `sync` they are on the disk when it returns."""
+        lines = [json.dumps({"event": kind, "time": now(), **words}, separators=(",", ":"), default=str) for kind, words in events]
+        os.write(self._fd, "".join(f"{line}\n" for line in lines).encode())
+        if sync:
+            os.fsync(self._fd)
+
+    def note(self, kind: str, **words: Any) -> None:
+        """Write one line that nothing waits for."""
+        self.write([(kind, words)])
+
+    def attempts(self) -> dict[int, int]:
+        """The last number that every group had before this conductor."""
+        found: dict[int, int] = {}
+        for event in self.before:
+            if event.kind == "begun":
+                group = event.number("group")
+                found[group] = max(found.get(group, 0), event.number("attempt"))
+        return found
+
+    def close(self) -> None:
+        """Let go of the file."""
+        os.close(self._fd)
+
+
+def read_journal(folder: Path) -> Iterator[JournalEvent]:
+    """The events of a run's journal; a torn or foreign line is passed over, and there may be none."""
+    path = folder / FILE
+    if path.is_symlink() or not path.is_file():
+        return
+    for line in read_whole(path, RESULTS).splitlines():
+        try:
+            words = json.loads(line)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(words, dict) and _KIND.fullmatch(str(words.get("event", ""))):
+            yield JournalEvent(str(words.pop("event")), str(words.pop("time", "")), words)
+
+
+def _end_torn_line(path: Path, fd: int) -> None:
+    with path.open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        if size:
+            file.seek(size - 1)
+            if file.read(1) != b"\n":
+                os.write(fd, b"\n")

@@ -1,0 +1,123 @@
+"""Kinds of machines: hosts with one description whose calibrations differ by more than their noise are different kinds.
+
+A kind is known by the machine's key, with a number behind it for every further kind: `d1c3b4565dc5`, `d1c3b4565dc5.2`. What the kinds of a
+key are is kept, so that a host has the same kind tomorrow, and results of different kinds are never taken for results of one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import statistics
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from steelyard.engine.farm.wire import Calibrated
+from steelyard.model.units import is_amount, percent
+
+ALIKE = 0.08
+"""Two hosts whose medians lie this close are of one kind, however quiet they are."""
+NOISES = 4.0
+"""And else if they differ by less than so many times their spread."""
+QUIET, LOUDER, WAITING = 0.05, 4.0, 0.05
+"""A host is set aside if its figures spread by more than this and so many times as much as its kind's, or if its work waited so much for
+a CPU."""
+MOST_KINDS = 50
+_KEY = re.compile(r"[0-9a-f]{12}")
+
+
+@dataclass(frozen=True)
+class HostSpeed:
+    """A calibration in two numbers for each kind of work: its median, and how far the rounds lie apart, as a share of it."""
+
+    medians: Mapping[str, float]
+    spread: float
+    waited: float
+
+    @classmethod
+    def of(cls, found: Calibrated) -> HostSpeed:
+        """From the rounds; what is no sound figure raises ValueError."""
+        rounds = {name: tuple(map(float, values)) for name, values in found.seconds.items()}
+        if not rounds or not all(values and all(is_amount(value) and value > 0 for value in values) for values in rounds.values()):
+            raise ValueError("a calibration without figures")
+        if not found.waited or not all(is_amount(share) for share in found.waited):
+            raise ValueError("a calibration without the share that it waited")
+        spread = max((max(values) - min(values)) / statistics.median(values) for values in rounds.values())
+        return cls({name: statistics.median(values) for name, values in rounds.items()}, spread, statistics.median(found.waited))
+
+
+def differs(one: Mapping[str, float], other: Mapping[str, float], spread: float) -> str:
+    """In what two hosts differ by more than their noise, with how much; nothing where they do not."""
+    for name in sorted(one.keys() & other.keys()):
+        apart = one[name] / other[name] - 1
+        if abs(apart) > max(ALIKE, NOISES * spread):
+            return f"{name} takes {percent(abs(apart))} {'more' if apart > 0 else 'less'}"
+    return ""
+
+
+def unfit(speed: HostSpeed, others: Sequence[HostSpeed]) -> str:
+    """Why a host should not measure, beside others of its kind: its noise, or what else has its CPUs; nothing where it may."""
+    usual_wait = statistics.median([other.waited for other in others]) if others else 0.0
+    if speed.waited > WAITING and speed.waited > LOUDER * usual_wait:
+        return f"other programs had its CPU for {percent(speed.waited)} of a calibration"
+    usual = statistics.median([other.spread for other in others]) if others else 0.0
+    if speed.spread > QUIET and speed.spread > LOUDER * usual:
+        beside = f", and those of its kind {percent(usual)}" if others else ""
+        return f"its speed changes by {percent(speed.spread)} within a second{beside}"
+    return ""
+
+
+class MachineKinds:
+    """The kinds of machines that were met before, a file for each key in the user's cache."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    @classmethod
+    def kept(cls) -> MachineKinds:
+        """Those of this user."""
+        chosen = os.environ.get("STEELYARD_CACHE")
+        cache = Path(chosen) if chosen else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "steelyard"
+        return cls(cache / "kinds")
+
+    def name(self, key: str, speed: HostSpeed) -> tuple[str, str]:
+        """The kind of a host, and in what it differs from the first of its key, where it does; a new one is kept."""
+        if not _KEY.fullmatch(key):
+            return key, ""
+        known = self._read(key)
+        for number, medians in enumerate(known):
+            if not differs(speed.medians, medians, speed.spread):
+                return _numbered(key, number), differs(speed.medians, known[0], speed.spread) if number else ""
+        if len(known) < MOST_KINDS:
+            self._write(key, [*known, dict(speed.medians)])
+        return _numbered(key, len(known)), differs(speed.medians, known[0], speed.spread) if known else ""
+
+    def _read(self, key: str) -> list[dict[str, float]]:
+        try:
+            found = json.loads((self._folder / f"{key}.json").read_bytes())
+            return [{str(name): float(value) for name, value in item.items() if is_amount(value) and value > 0} for item in found]
+        except (OSError, ValueError, TypeError, AttributeError, RecursionError):
+            return []
+
+    def _write(self, key: str, kinds: list[dict[str, float]]) -> None:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile("w", dir=self._folder, suffix=".new", delete=False, encoding="utf-8") as file:
+            json.dump(kinds, file)
+        Path(file.name).replace(self._folder / f"{key}.json")
+
+
+def _numbered(key: str, number: int) -> str:
+    return key if number == 0 else f"{key}.{number + 1}"
+
+
+def disturbed(recent: Sequence[float], elsewhere: Sequence[float], least: float = 0.5, count: int = 3) -> str:
+    """Why a host that was quiet when it joined should measure no more: the CPUs that other work had beside each of its last records, and
+    beside those of other hosts."""
+    if len(recent) < count or min(recent[-count:]) < least:
+        return ""
+    usual = statistics.median(elsewhere) if elsewhere else 0.0
+    now = statistics.median(recent[-count:])
+    return f"other programs kept {now:.1f} CPUs busy beside its last {count} cases" if now > LOUDER * usual else ""

@@ -1,0 +1,109 @@
+"""The seam between a run and whatever gives it machines: a launcher places stations, says how they are, and ends them.
+
+`--on NAME:WORDS` names one; others come by the entry point `steelyard.launchers`. A launcher knows nothing of cases.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Literal, Protocol
+
+from steelyard import registry
+from steelyard.errors import UsageError, unknown
+
+MODULE = "steelyard.engine.farm.station"
+BUILT_IN: Mapping[str, str] = {name: f"steelyard.engine.farm.launchers.{name}:open_launcher" for name in ("local", "slurm", "ray", "ssh")}
+LOOPBACK = "127.0.0.1"
+StationPhase = Literal["waiting", "running", "gone"]
+"""Waiting for a machine, started as far as the engine knows, or over."""
+
+
+@dataclass(frozen=True)
+class StationState:
+    """What the engine says of a station; `reason` is why it waits or is gone, and `where` is the host, where that is known."""
+
+    name: str
+    phase: StationPhase
+    reason: str = ""
+    where: str = ""
+
+
+@dataclass(frozen=True)
+class Invitation:
+    """All that a station needs to join a run: where the conductor listens, what proves that it was invited, and our code.
+
+    `secret` is made for the run and goes by a launcher's own channel alone: the standard input of the station, or a file that only
+    the user can read; never in arguments or an environment. `certificate` is the conductor's (PEM), empty where it listens on
+    loopback. `parcel` is a zip file with the `steelyard` package and its constraints, for hosts where it is not installed.
+    """
+
+    run: str
+    host: str
+    port: int
+    secret: bytes
+    certificate: str = ""
+    parcel: Path | None = None
+
+    def ticket(self, name: str, host: str = "", port: int = 0) -> bytes:
+        """The line that a station reads; another host and port are where it finds the conductor, as at the far end of a tunnel."""
+        words = {
+            "name": name, "run": self.run, "host": host or self.host, "port": port or self.port, "secret": self.secret.hex(),
+            "certificate": self.certificate,
+        }  # fmt: skip
+        return json.dumps(words).encode() + b"\n"
+
+    def command(self, python: str, ticket: str = "-") -> list[str]:
+        """The station's command line; `ticket` is a file with its line, which it removes once read, or - for its standard input.
+
+        It ends when its standard input does, if that was where the ticket came from: a launcher that is gone leaves nothing behind.
+        """
+        return [python, "-P", "-m", MODULE, ticket]
+
+
+class Launcher(Protocol):
+    """Places stations on machines.
+
+    `count` is how many stations were asked for. `bind` is the address that the conductor must listen on for them: loopback, or one of
+    its own network, which gets TLS. `shares_files` says that stations see our files under the same paths.
+    """
+
+    count: int
+    bind: str
+    shares_files: bool
+
+    def start(self, count: int, invitation: Invitation) -> None:
+        """Place that many stations more, each with a name of its own, and return at once; those that were lost are not told of again."""
+
+    def states(self) -> Sequence[StationState]:
+        """What is known of every station that was ever placed, at once: whoever must ask an engine does so in a thread of its own."""
+
+    def end(self) -> None:
+        """Stop every station and leave nothing running; called once, also after an error, and may wait for it."""
+
+
+def open_launcher(text: str) -> Launcher:
+    """The launcher that `--on` names, with its words read and checked."""
+    name, _, words = text.partition(":")
+    known = _known()
+    if name not in known:
+        raise unknown("launcher", name, known, listing="--on local:2, ssh:HOST,HOST, slurm:PROFILE or ray:ADDRESS")
+    try:
+        return known[name]()(words)
+    except ImportError as error:
+        raise UsageError(f"launcher {name} cannot be loaded", why=str(error), do="install what it needs") from error
+
+
+def _known() -> dict[str, Callable[[], Callable[[str], Launcher]]]:
+    found: dict[str, Callable[[], Callable[[str], Launcher]]] = {name: partial(_built_in, place) for name, place in BUILT_IN.items()}
+    return found | {name: point.load for name, point in registry.entry_points("launchers").items()}
+
+
+def _built_in(place: str) -> Callable[[str], Launcher]:
+    module, _, attribute = place.partition(":")
+    found: Callable[[str], Launcher] = getattr(importlib.import_module(module), attribute)
+    return found

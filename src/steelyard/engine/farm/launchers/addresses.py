@@ -1,0 +1,19 @@
+"""By which address of ours stations elsewhere reach this machine."""
+
+from __future__ import annotations
+
+import socket
+
+from steelyard.errors import UsageError
+
+
+def toward(host: str) -> str:
+    """The address of ours from which a host is reached; nothing is sent."""
+    try:
+        family, _, _, _, place = socket.getaddrinfo(host, 9, type=socket.SOCK_DGRAM)[0]
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.connect(place)
+            return str(probe.getsockname()[0])
+    except OSError as error:
+        why, do = str(error), 'say it in a profile: bind = "10.0.0.5"'
+        raise UsageError(f"cannot tell by which address {host} reaches this machine", why=why, do=do) from None

@@ -1,0 +1,90 @@
+"""`steelyard farm`: what a journal says, as a table and as lines."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from steelyard.cli.farm import lines_of
+from steelyard.engine.farm.journal import FILE, Journal, JournalEvent, read_journal
+from steelyard.engine.farm.overview import FarmOverview, told
+from tests.engine.drive import steelyard
+
+T = "2026-01-02T03:04:{:02d}Z"
+AT = 1767323040.0
+
+
+def event(kind: str, second: int, **words: Any) -> JournalEvent:
+    return JournalEvent(kind, T.format(second), words)
+
+
+EVENTS = [
+    event("opened", 0, on="ssh:a,b", cases=4, groups=4),
+    event("joined", 1, station="ssh-1", host="a", machine="aaaaaaaaaaaa"),
+    event("joined", 1, station="ssh-2", host="b", machine="aaaaaaaaaaaa"),
+    event("aside", 2, station="ssh-2", host="b", reason="other programs had its CPU for 40 % of a calibration"),
+    event("begun", 2, station="ssh-1", group=0, attempt=1),
+    event("case", 3, station="ssh-1", group=0, case="op/add@numpy/eager:eval"),
+    event("kept", 5, station="ssh-1", group=0, case="op/add@numpy/eager:eval", status="ok"),
+    event("done", 5, station="ssh-1", group=0, attempt=1),
+    event("begun", 5, station="ssh-1", group=1, attempt=1),
+    event("case", 6, station="ssh-1", group=1, case="op/sub@numpy/eager:eval"),
+    event("kept", 10, station="ssh-1", group=1, case="op/sub@numpy/eager:eval", status="failed"),
+    event("case", 10, station="ssh-1", group=2, case="op/mul@numpy/eager:eval"),
+]
+
+
+def test_the_table_has_stations_rate_time_left_and_who_was_set_aside() -> None:
+    assert lines_of(FarmOverview.of(EVENTS), AT + 10) == [
+        "on ssh:a,b · 2 of 4 cases · 0.2 per second · about 10 s left",
+        "1 failed · 1 ok",
+        "a (ssh-1)  at work         2 done  aaaaaaaaaaaa  op/mul@numpy/eager:eval",
+        "b (ssh-2)  set aside       0 done  aaaaaaaaaaaa  other programs had its CPU for 40 % of a calibration",
+    ]
+
+
+def test_lost_refused_and_dropped_are_told() -> None:
+    more = [
+        event("lost", 11, station="ssh-1", reason="it was not heard of any more"),
+        event("refused", 12, peer="10.0.0.9", station="", reason="a peer does not have the secret of this run"),
+        event("dropped", 13, station="ssh-1", group=2, attempt=1),
+        event("closed", 14, reason="complete"),
+    ]
+    lines = lines_of(FarmOverview.of([*EVENTS, *more]), AT + 14)
+    assert lines[0].endswith("complete") and any(line.startswith("a (ssh-1)  lost") for line in lines)
+    assert lines[-2:] == ["refused: 10.0.0.9: a peer does not have the secret of this run", "1 late answers were dropped"]
+    assert [told(item).split("  ", 1)[1] for item in more] == [
+        "ssh-1 is lost: it was not heard of any more",
+        "10.0.0.9 was refused: a peer does not have the secret of this run",
+        "late answers of ssh-1 to attempt 1 at group 2 were dropped",
+        "the run is over: complete",
+    ]
+
+
+def test_a_run_that_went_on_is_counted_from_there() -> None:
+    found = FarmOverview.of([*EVENTS, event("opened", 20, on="local:2", cases=2, groups=2)])
+    assert (found.kept, found.cases, found.stations) == (0, 2, {})
+
+
+def test_a_torn_line_and_foreign_ones_are_passed_over(tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    journal.note("begun", group=0, attempt=3, station="one")
+    journal.close()
+    with (tmp_path / FILE).open("ab") as file:
+        file.write(b'[1]\nnot json\n{"event": 7}\n{"event": "begun", "group": 0, "att')
+    again = Journal(tmp_path)
+    again.note("done", group=0)
+    again.close()
+    assert again.attempts() == {0: 3}
+    assert [item.kind for item in read_journal(tmp_path)] == ["begun", "done"]
+
+
+def test_a_run_that_was_made_here_has_none(tmp_path: Path) -> None:
+    steelyard("run", "fake/work", cwd=tmp_path)
+    assert "was not made on other machines" in steelyard("farm", cwd=tmp_path, check=2).stderr
+    steelyard("run", "fake/work", "--on", "local", cwd=tmp_path)
+    lines = steelyard("farm", "--follow", cwd=tmp_path).stdout.splitlines()
+    assert "1 cases in 1 groups on local" in lines[0] and lines[-1].endswith("the run is over: complete")
+    found = json.loads(steelyard("farm", "--json", cwd=tmp_path).stdout)
+    assert (found["kept"], found["closed"], found["stations"][0]["done"]) == (1, "complete", 1)
