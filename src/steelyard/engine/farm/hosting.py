@@ -212,9 +212,8 @@ class HostTalk:
         if not facts:
             raise HostRefused("it did not say what it is")
         if facts["old"]:
-            raise HostRefused(
-                f"its {facts['executable']} is Python {facts['python']}", why="3.11 or newer is needed", do="name a newer one"
-            )
+            what = f"its {facts['executable']} is Python {facts['python']}"
+            raise HostRefused(what, why="3.11 or newer is needed", do="name a newer one")
         return facts
 
     def admit(self, cargo: Cargo, ticket: Callable[[], bytes], home: str = "") -> Arrived:
