@@ -151,3 +151,12 @@ def test_a_kill_loses_nothing_and_repeats_nothing(victim: Victim, tmp_path: Path
 @pytest.mark.parametrize("victim", [stations, workers, conductor], ids=lambda victim: victim.__name__)
 def test_kills_at_random_moments(victim: Victim, seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kill_during(victim, 100 + seed, tmp_path, monkeypatch)
+
+
+@pytest.mark.farm
+def test_nights_on_a_farm_are_held_against_each_other(tmp_path: Path) -> None:
+    (tmp_path / "n.toml").write_text('name = "n"\n[[matrix]]\nworkload = "fake/work"\naxes.seconds = [0.001, 0.002]\n')
+    for _ in range(2):
+        done = steelyard("nightly", "n.toml", "--keep", "nights", *FARM, cwd=tmp_path)
+    assert "night of" in done.stdout and "no good night" not in done.stdout
+    assert processes_below(tmp_path) == []
