@@ -70,7 +70,7 @@ def measured(home: str, *words: str, cwd: Path) -> dict[tuple[str, str], dict[st
     """Records by the folder or file of their program, and backend."""
     env = os.environ | {"STEELYARD_ENVS": home}
     done = subprocess.run(
-        [*PROGRAM, "run", *words, "--budget", "0.02s", "--json"], capture_output=True, text=True, env=env, cwd=cwd, timeout=1800
+        [*PROGRAM, "run", *words, "--budget", "0.02s", "--json"], capture_output=True, text=True, env=env, cwd=cwd, timeout=3400
     )
     assert done.returncode in (0, 3, 5), done.stderr
     records = json.loads(done.stdout)["records"]

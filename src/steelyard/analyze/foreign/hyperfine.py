@@ -25,8 +25,9 @@ def read(data: Any, path: Path) -> ForeignSource:
 
 def _result(item: dict[str, Any]) -> ForeignResult:
     name, times = parts.word(item.get("command"), "unnamed"), item.get("times")
-    codes = item.get("exit_codes")
-    failed = [code for code in codes if code != 0] if isinstance(codes, list) else []
+    found = item.get("exit_codes")
+    codes = found if isinstance(found, list) else []
+    failed = [code for code in codes if code != 0]
     if failed:
         return ForeignResult(name, (), "failed", f"{len(failed)} of {len(codes)} runs ended with another exit code than 0")
     figure = parts.time_of(times) if isinstance(times, list) else None

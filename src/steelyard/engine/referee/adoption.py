@@ -19,16 +19,16 @@ NUMBER, FIRST_ARGUMENT = 0, 16
 REFUSE, ALLOW = 0x00050000 | errno.EPERM, 0x7FFF0000
 
 
-class Instruction(ctypes.Structure):
+class FilterStep(ctypes.Structure):
     """One of a filter, as the kernel reads it."""
 
     _fields_ = (("code", ctypes.c_uint16), ("yes", ctypes.c_uint8), ("no", ctypes.c_uint8), ("value", ctypes.c_uint32))
 
 
-class Program(ctypes.Structure):
+class SystemCallFilter(ctypes.Structure):
     """A filter: how many instructions, and where they are."""
 
-    _fields_ = (("count", ctypes.c_uint16), ("first", ctypes.POINTER(Instruction)))
+    _fields_ = (("count", ctypes.c_uint16), ("first", ctypes.POINTER(FilterStep)))
 
 
 def keep_for_good() -> bool:
@@ -38,16 +38,16 @@ def keep_for_good() -> bool:
     if sys.platform != "linux" or numbers is None:
         return False
     prctl, seccomp = numbers
-    listed = (Instruction * 6)(
-        Instruction(LOAD, 0, 0, NUMBER),
-        Instruction(JUMP_IF_EQUAL, 0, 3, prctl),
-        Instruction(LOAD, 0, 0, FIRST_ARGUMENT),
-        Instruction(JUMP_IF_EQUAL, 0, 1, PR_SET_CHILD_SUBREAPER),
-        Instruction(RETURN, 0, 0, REFUSE),
-        Instruction(RETURN, 0, 0, ALLOW),
+    listed = (FilterStep * 6)(
+        FilterStep(LOAD, 0, 0, NUMBER),
+        FilterStep(JUMP_IF_EQUAL, 0, 3, prctl),
+        FilterStep(LOAD, 0, 0, FIRST_ARGUMENT),
+        FilterStep(JUMP_IF_EQUAL, 0, 1, PR_SET_CHILD_SUBREAPER),
+        FilterStep(RETURN, 0, 0, REFUSE),
+        FilterStep(RETURN, 0, 0, ALLOW),
     )
     library = ctypes.CDLL(None, use_errno=True)
     if library.prctl(NO_NEW_PRIVILEGES, 1, 0, 0, 0):
         return False
-    program = Program(len(listed), listed)
+    program = SystemCallFilter(len(listed), listed)
     return bool(library.syscall(seccomp, SET_FILTER, WITHOUT_MITIGATION, ctypes.byref(program)) == 0)
