@@ -50,6 +50,14 @@ def until(process: subprocess.Popen[str], cwd: Path, station: str, within: float
         time.sleep(0.2)
 
 
+def down(place: SlurmPlace, node: str) -> None:
+    """Wait until Slurm has seen that a node is gone; only then does it requeue what ran there."""
+    deadline = time.monotonic() + 90
+    while not place.cluster.call("sinfo", "-h", "-p", "main", "-n", node, "-o", "%t").startswith("down"):
+        assert time.monotonic() < deadline, place.cluster.call("sinfo", "-N", "-l")
+        time.sleep(0.5)
+
+
 def check(process: subprocess.Popen[str], cwd: Path, place: SlurmPlace) -> None:
     assert process.wait(300) == 0, (cwd / "err.txt").read_text()[-3000:]
     found = records_of(cwd)
@@ -72,7 +80,7 @@ def test_a_job_that_slurm_requeues_joins_again_as_another_station(slurm: SlurmPl
     process = start(slurm, tmp_path, "8s", "--nodelist=n2", "--requeue")
     until(process, tmp_path, "slurm-1", 60)
     slurm.cluster.lose_node("n2")
+    down(slurm, "n2")
     slurm.cluster.start_node("n2")
-    until(process, tmp_path, "slurm-2", 90)
     until(process, tmp_path, "slurm-1-r1", 240)
     check(process, tmp_path, slurm)

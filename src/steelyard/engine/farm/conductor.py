@@ -458,12 +458,13 @@ class Conductor:
             sound = [view for view in self.fleet if view.noisy and view.channel]
             for view in sound:
                 self._take_again(view, "no quieter host is left")
-        if not coming and not sound:
+        away = any(view.noisy for view in self.fleet)
+        if not (coming or sound or away):
             last = [view.aside for view in self.fleet] or [state.reason for state in states if state.reason]
             raise SteelyardError(
                 "no station is left", why=last[-1] if last else "none could be started", do="the same command with --resume goes on"
             )
-        if coming or now - self._fitted < self.terms.fit:
+        if coming or not sound or now - self._fitted < self.terms.fit:
             return
         for needs, numbers in list(self.dispatcher.waiting.needs()):
             reasons = {misfit(needs, view.offer) for view in sound}
