@@ -245,7 +245,7 @@ async def serve(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     plan = conduct.from_experiment(Experiment(matrix=(Matrix(("fake/work",), {"seconds": seconds}),)))
     writer = Store(folder).create(Header(version=__version__, cases=[job.case.id for job in plan.jobs]))
     launcher = SimulatedLauncher(options.stations, options.real, options.seconds, Trouble(options.dies, options.cut))
-    terms, secret = FarmTerms(), secrets.token_bytes(32)
+    terms, secret = FarmTerms.usual(), secrets.token_bytes(32)
     journal = Journal(writer.path)
     run = FarmRun(plan, writer, NoWatch(), Sink(), journal, Welcome(writer.id, plan.settings.plain(), suite=0, beat=terms.beat))
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

@@ -44,6 +44,7 @@ def _parser() -> argparse.ArgumentParser:
     collecting.add_argument("--core", type=int, metavar="K", help="run on this core alone")
     device = command("gpu", _gpu, "the same for the device's rows")
     device.add_argument("--only", type=_words, default=[], metavar="KIND,…", help=f"of {', '.join(_device_kinds())}")
+    device.add_argument("--op", type=_words, default=[], metavar="OP,…", help=f"of {', '.join(cells.DEVICE)}")
     for made in (collecting, device):
         made.add_argument("--minutes", type=float, required=True)
         made.add_argument("--seed", type=int, help="of what is drawn (default: new every time)")
@@ -125,8 +126,9 @@ def _collect(chosen: argparse.Namespace) -> None:
 def _gpu(chosen: argparse.Namespace) -> None:
     from benchmarks.powercurve import gpu
 
-    _refuse_unknown("kind", _device_kinds(), chosen.only)
-    gpu.collect(cells.chosen(cells.gpu_plan(), chosen.only, []), 60 * chosen.minutes, chosen.results, random.Random(chosen.seed))
+    for name, known, asked in (("kind", _device_kinds(), chosen.only), ("op", list(cells.DEVICE), chosen.op)):
+        _refuse_unknown(name, known, asked)
+    gpu.collect(cells.chosen(cells.gpu_plan(), chosen.only, chosen.op), 60 * chosen.minutes, chosen.results, random.Random(chosen.seed))
     chosen.versions, chosen.json, chosen.machine = [], None, None
     _score(chosen)
 

@@ -19,6 +19,7 @@ OPERATORS = (
     "transformer",
 )  # fmt: skip
 """Those of `operators`, by name: what is planned needs no framework."""
+DEVICE = ("mm256", "mm1024", "mm4096", "add20m")
 FAMILIES: dict[str, tuple[str, ...]] = {
     "in process": (ONE, SEQUENTIAL, TIMER), MATCHED: (MATCHED,), FREE: (FREE,), PYPERF: (PYPERF,), PYTEST: (PYTEST,), ASV: (ASV,),
 }  # fmt: skip
@@ -82,7 +83,7 @@ def cpu_plan(env: str) -> dict[Cell, int]:
 def gpu_plan() -> dict[Cell, int]:
     """The same for the device: equal matmuls, and the large add with its slowdowns in the time each may take."""
     wanted: dict[Cell, int] = {}
-    for op in ("mm256", "mm1024", "mm4096"):
+    for op in DEVICE[:3]:
         wanted |= {Cell(GRAPH, op, GPU, 0.15, 0): 60} | {Cell(kind, op, GPU, 0.0, 0): 30 for kind in (DO_BENCH, DO_BENCH_GRAPH)}
     wanted |= {Cell(GRAPH, "add20m", GPU, 1.0, percent): 20 for percent in (0.0, *SMALLEST)}
     for budget, percent in ((0.15, 0.5), (0.1, 1.0)):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import random
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from html import escape
 from typing import TYPE_CHECKING, Any
 
@@ -51,6 +51,18 @@ class Weighed(Delta):
             return super().__str__()
         facts = [*pair.facts, *(text for text in (threads_here(self.threads), load_here(self.other_load)) if text)]
         return "\n  ".join([super().__str__(), " · ".join(facts), *pair.notes])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data: the effect, its interval, and the pair that it comes from."""
+        found = {name: getattr(self, name) for name in Delta.__dataclass_fields__}
+        found |= {"effect": self.effect, "threads": self.threads, "other_load": self.other_load, "identical": self.identical}
+        return {**found, "pair": asdict(self.pair) if self.pair else None}
+
+    def to_frame(self, library: str | None = None) -> Any:
+        """A data frame of pandas or polars, with one row."""
+        from steelyard.notebook import frame
+
+        return frame([{name: value for name, value in self.to_dict().items() if name != "pair"}], library)
 
     def _repr_html_(self) -> str:
         lines = str(self).split("\n")

@@ -9,7 +9,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -68,9 +68,33 @@ class Measurement:
         """In one line; the raw sample is in `sample`."""
         return f"<{type(self).__name__}: {self}>"
 
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data: every figure with its interval in SI units, the raw samples, and the conditions."""
+        told = {"clock": self.clock, "threads": self.threads, "cpus": self.cpus, "other_load": self.other_load, "noise": self.sample.noise}
+        return {
+            "figures": {name: asdict(figure) for name, figure in self.figures.items()},
+            **told,
+            "samples": self.sample.per_call.tolist(),
+        }
+
+    def to_frame(self, library: str | None = None) -> Any:
+        """A data frame of pandas or polars, with a row for each figure."""
+        from steelyard.notebook import frame
+
+        return frame([{"metric": name, **asdict(figure)} for name, figure in self.figures.items()], library)
+
     def _repr_html_(self) -> str:
+        from steelyard.notebook import dots, table
+
         first, *rest = str(self).split(" · ")
-        return f"<div><b>{escape(first)}</b> <span style='opacity:.7'>{escape(' · '.join(rest))}</span></div>"
+        rows = [[escape(name.replace("_", " ")), escape(with_error(it.value, it.low, it.high, it.unit))] for name, it in self._shown()]
+        told = f"<div><b>{escape(first)}</b> <span style='opacity:.7'>{escape(' · '.join(rest))}</span></div>"
+        return f"<div>{told}{dots(self.sample.per_call.tolist(), self.figures['time'])}{table(['figure', 'value ± 95 %'], rows)}</div>"
+
+    def _shown(self) -> list[tuple[str, Figure]]:
+        """The figures that a reader looks for first; `figures` has all."""
+        hidden = ("overhead", "discarded")
+        return [(name, figure) for name, figure in self.figures.items() if name not in hidden]
 
 
 def torch_threads() -> int | None:
@@ -163,11 +187,13 @@ def measure(
 
 
 def run(experiment: Experiment | str | os.PathLike[str], *, store: str | os.PathLike[str] | None = None, **settings: Any) -> Run:
-    """Run an experiment object, a suite by name or an experiment file, in isolated workers, and return the saved run."""
+    """Run an experiment object, a suite by name or an experiment file, in isolated workers, and return the saved run.
+
+    A notebook shows how far it is in a bar, a terminal in a live line.
+    """
     from steelyard import codec, registry
     from steelyard.engine import conduct
-    from steelyard.engine.run import NoWatch
-    from steelyard.notebook import readable
+    from steelyard.notebook import readable, watch
     from steelyard.store.runs import Store
 
     if not isinstance(experiment, Experiment):
@@ -180,4 +206,8 @@ def run(experiment: Experiment | str | os.PathLike[str], *, store: str | os.Path
     experiment = replace(experiment, settings=replace(experiment.settings, **settings))
     place = Store.find(None, str(store) if store else None)
     ready = conduct.from_experiment(experiment)
-    return readable(conduct.execute(ready, place, ["steelyard.run", experiment.name], lambda writer: NoWatch()).run)
+    look = watch(len(ready.jobs))
+    try:
+        return readable(conduct.execute(ready, place, ["steelyard.run", experiment.name], lambda writer: look).run)
+    finally:
+        look.close()

@@ -75,6 +75,27 @@ def test_pytest_benchmark_uses_rounds_where_it_kept_them(tmp_path: Path) -> None
     assert run.header.machine["git"]["commit"].startswith("abc123") and run.header.created.startswith("2026-01-02")
 
 
+def test_hyperfine_has_the_median_of_its_runs_and_what_failed(tmp_path: Path) -> None:
+    kept: dict[str, Any] = {
+        "command": "sleep 0.1",
+        "mean": 0.11,
+        "stddev": 0.01,
+        "median": 0.1,
+        "min": 0.1,
+        "max": 0.3,
+        "times": [0.1, 0.2, 0.3],
+        "exit_codes": [0] * 3,
+    }
+    bare = {"command": "bare", "mean": 2.0, "stddev": None, "median": 2.0, "min": 2.0, "max": 2.0}
+    bad = {**kept, "command": "false", "exit_codes": [0, 1, None]}
+    path = tmp_path / "h.json"
+    path.write_text(json.dumps({"results": [kept, bare, bad]}))
+    assert time(path, "sleep 0.1") == (0.2, None, None, 3)
+    assert time(path, "bare")[0] == 2.0
+    found = records(path)
+    assert (found["false"].status, found["false"].reason) == ("failed", "2 of 3 runs ended with another exit code than 0")
+
+
 def test_google_benchmark_repetitions_units_and_errors(tmp_path: Path) -> None:
     items = [repetition("copy/64", index, value, "us", bytes_per_second=5e8) for index, value in enumerate((2.0, 4.0, 3.0))]
     items += [aggregate("copy/64", "mean", 99.0), repetition("bad", 0, 0.0, error_occurred=True, error_message="no \x1b[31mdevice")]
@@ -189,6 +210,7 @@ shapes = {
     "pytest-benchmark": ("machine_info", "commit_info", "stats", "data", "median", "iqr", "rounds", "cpu", "fullname"),
     "google-benchmark": ("context", "real_time", "cpu_time", "time_unit", "run_name", "run_type", "error_occurred", "aggregate_name"),
     "nvbench": ("states", "summaries", "devices", "meta", "data", "tag", "value", "filename", "size", "is_skipped"),
+    "hyperfine": ("results", "command", "mean", "median", "min", "max", "stddev", "times", "exit_codes", "parameters"),
     "tritonbench": (*tuple(TRITONBENCH)[:3], "metrics", "environ"),
     "param": ("run_options", "sys_info", "op_name", "id", "metric", "config", "forward", "measure.time", "steelyard"),
     "ptxla": ("model", "experiment", "metrics", "model_name", "total_time", "xla", "accelerator_model", "timestamp", "error"),

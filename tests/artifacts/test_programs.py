@@ -135,6 +135,14 @@ def test_what_would_call_the_host_is_refused_by_name() -> None:
 
 
 @pytest.mark.parametrize(
+    "name", ["lapack_sgees_ffi", "cu_lu_pivots_to_permutation", "cusparse_gtsv2_ffi", "hipsolver_getrf_ffi", "LuDecomposition"]
+)
+def test_solvers_that_frameworks_call_are_known_to_compute(name: str) -> None:
+    """By them `jax.numpy.linalg` runs on each device."""
+    assert not programs.host_calls(f"%0 = stablehlo.custom_call @{name}(%arg0) : (tensor<4x4xf32>) -> tensor<4x4xf32>")
+
+
+@pytest.mark.parametrize(
     ("shown", "found"),
     [
         ('%2 = "llvm.inline_asm"(%1) <{asm_string = "addss $1, $0"}> : (f32) -> f32', ["llvm"]),

@@ -105,3 +105,17 @@ def test_the_history_of_all_runs_is_on_the_front_page(page: Tab, front: str, rep
     page.visit(f"{front}#/history")
     assert page.run("return document.querySelector('main').dataset.page") == "history"
     assert page.run("return Steelyard.doc.history.series.length") >= 8
+
+
+def test_tiles_share_one_scale_and_mark_changes_and_what_lies_beyond(page: Tab, report: Report) -> None:
+    page.visit(report("nights") + "#/history")
+    series = page.run("return Steelyard.doc.history.series.length")
+    assert page.run("return document.querySelectorAll('.series-tile').length") == series
+    changed, beyond = "document.querySelectorAll('.series-tile:has(.spark-change)')", "document.querySelectorAll('.tile-out')"
+    assert page.run(f"return [...{changed}].map((tile) => tile.innerText.includes('slower ['))") == [True]
+    assert page.run(f"return {beyond}.length") > 0
+    lines = "[...document.querySelectorAll('.series-tile .spark-line')].map((line) => line.getAttribute('points'))"
+    heights = f"{lines}.flatMap((points) => points.split(' ').map((at) => Number(at.split(',')[1])))"
+    assert page.run(f"const all = {heights}; return [Math.min(...all) >= 5, Math.max(...all) <= 39]") == [True, True]
+    page.visit(report("nights") + "#/history?workload=model%2Fbert&only=slower")
+    assert page.run("return document.querySelectorAll('[data-table=series] tbody tr').length") == 1

@@ -6,10 +6,13 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from steelyard.cli.farm import lines_of
+from steelyard.cli.main import main
 from steelyard.engine.farm.journal import FILE, Journal, JournalEvent, read_journal
 from steelyard.engine.farm.overview import FarmOverview, told
-from tests.engine.drive import steelyard
+from steelyard.store.runs import Header, Store
 
 T = "2026-01-02T03:04:{:02d}Z"
 AT = 1767323040.0
@@ -80,11 +83,18 @@ def test_a_torn_line_and_foreign_ones_are_passed_over(tmp_path: Path) -> None:
     assert [item.kind for item in read_journal(tmp_path)] == ["begun", "done"]
 
 
-def test_a_run_that_was_made_here_has_none(tmp_path: Path) -> None:
-    steelyard("run", "fake/work", cwd=tmp_path)
-    assert "was not made on other machines" in steelyard("farm", cwd=tmp_path, check=2).stderr
-    steelyard("run", "fake/work", "--on", "local", cwd=tmp_path)
-    lines = steelyard("farm", "--follow", cwd=tmp_path).stdout.splitlines()
-    assert "1 cases in 1 groups on local" in lines[0] and lines[-1].endswith("the run is over: complete")
-    found = json.loads(steelyard("farm", "--json", cwd=tmp_path).stdout)
-    assert (found["kept"], found["closed"], found["stations"][0]["done"]) == (1, "complete", 1)
+def test_the_command_tells_lines_or_json_and_refuses_a_run_that_was_made_here(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    store = Store(tmp_path)
+    with store.create(Header()) as writer:
+        writer.seal()
+    assert main(["farm", "--store", str(tmp_path)]) == 2
+    assert "was not made on other machines" in capsys.readouterr().err
+    journal = Journal(writer.path)
+    journal.write([(item.kind, {**item.words}) for item in [*EVENTS, event("closed", 11, reason="complete")]])
+    journal.close()
+    assert main(["farm", "--store", str(tmp_path), "--follow"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "4 cases in 4 groups on ssh:a,b" in lines[0] and lines[-1].endswith("the run is over: complete")
+    assert main(["farm", "--store", str(tmp_path), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["kept"], found["closed"], found["stations"][0]["done"]) == (2, "complete", 2)

@@ -93,14 +93,14 @@ def test_candidates_that_end_badly_cost_their_own_ruling_and_leave_nothing(place
     for name, (source, _, _) in BAD.items():
         (folder / f"{name}.py").write_text(source)
     (folder / "zz_right.py").write_text(RIGHT + "print('junk' * 1000, flush=True)\n")
-    before = set(Path("/dev/shm").glob("steelyard-court-*"))
-    code, told, _ = judge(str(folder), "--timeout", "2s", "--memory", "1GiB", "--json")
+    before = set(Path("/dev/shm").glob(f"steelyard-court-{os.getpid()}-*"))
+    code, told, _ = judge(str(folder), "--timeout", "5s", "--memory", "512MiB", "--json")
     found = {ruling["candidate"]: ruling for ruling in json.loads(told)["rulings"]}
     assert code == 3 and set(found) == {*BAD, "zz_right"}
     for name, (_, status, words) in BAD.items():
         assert found[name]["status"] == status and words in found[name]["reason"], found[name]
     assert found["zz_right"]["correct"], found["zz_right"]["reason"]
-    assert set(Path("/dev/shm").glob("steelyard-court-*")) <= before
+    assert set(Path("/dev/shm").glob(f"steelyard-court-{os.getpid()}-*")) <= before
     assert found["raises"]["facts"]["seated"] and not found["leaves"]["facts"]["seated"]
 
 

@@ -21,9 +21,9 @@ def steelyard(
     return done
 
 
-def run_json(*words: str, cwd: Path, check: int | None = 0) -> dict[str, Any]:
+def run_json(*words: str, cwd: Path, check: int | None = 0, within: float = 120.0) -> dict[str, Any]:
     """`steelyard run … --json`, parsed."""
-    found: dict[str, Any] = json.loads(steelyard("run", "--json", *words, cwd=cwd, check=check).stdout)
+    found: dict[str, Any] = json.loads(steelyard("run", "--json", *words, cwd=cwd, check=check, within=within).stdout)
     return found
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -98,12 +99,30 @@ def test_a_version_takes_the_pins_of_its_own_packages_away_and_no_others(apart: 
         raise OSError("no network here")
 
     monkeypatch.setattr(envs.venv, "create", lambda *args, **kwargs: None)
-    monkeypatch.setattr(envs.subprocess, "run", installed)
+    monkeypatch.setattr(envs.subprocess, "Popen", installed)
     with pytest.raises(UsageError, match="could not build environment jax"):
         envs.create("jax-0.9")
     [words] = asked
     assert "jax==0.9.*" in words and "numpy" in words
     assert "numpy==" in words[-1] and "jax==" not in words[-1] and "jaxlib==" not in words[-1]
+
+
+def test_what_the_installer_does_is_told_as_it_goes(apart: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pip = tmp_path / "pip.py"
+    pip.write_text(
+        "print('Collecting jax==0.9\\n  Downloading https://x.org/a/jax-0.9.whl (2.9 MB)\\nno step\\nInstalling collected packages: jax')"
+    )
+    told: list[str] = []
+    envs._install([sys.executable, str(pip)], told.append)
+    assert told == ["found jax==0.9", "downloading jax-0.9.whl (2.9 MB)", "installing jax"]
+
+
+def test_an_installer_that_fails_says_what_it_said_last(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pip = tmp_path / "pip.py"
+    pip.write_text("print('ERROR: no such package'); raise SystemExit(1)")
+    with pytest.raises(subprocess.CalledProcessError):
+        envs._install([sys.executable, str(pip)], lambda step: None)
+    assert "ERROR: no such package" in capsys.readouterr().err
 
 
 def test_one_of_another_version_is_not_called_old(apart: Path) -> None:

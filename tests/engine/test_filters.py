@@ -28,6 +28,8 @@ CASE = Case("op/softmax", (("n", 8),))
         (r"op/softmax\[n=8\]@torch/eager:eval", True), ("softmax[n=8]@torch", True), ("n=8", True), ("n=9", False), ("^softmax", False),
         ("^op/softmax$", True), ("^op/soft$", False), ("tag:smoke", True), ("tag:smo", False),
         ("tag:smo.*", True), ("tier:1", True), ("tier:[12]", True), ("tier:2", False),
+        ("softmax and n=8", True), ("softmax and not n=8", False), ("gelu or softmax and not n=9", True), ("not gelu", True),
+        ("not softmax", False), ("gelu and softmax", False), ("softmax and ", False), ("sand and or", False),
     ],
 )  # fmt: skip
 def test_a_part_is_enough_and_tags_match_as_a_whole(text: str, fitting: bool) -> None:

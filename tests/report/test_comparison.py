@@ -40,7 +40,7 @@ def test_what_could_not_be_compared_is_listed_without_control_characters() -> No
     assert f"– missing: 1, not in head\n    {case(20)}" in shown
     assert f"✗ failed: 1, head is failed (no device here)\n    {case(21)}" in shown
     assert f"+ new: 1, not in base\n    {case(30)}" in shown
-    assert "1 slower, not confirmed · 11 unclear · 1 failed · 1 missing · 1 new" in shown and "over 12" in shown
+    assert "1 slower, not confirmed · 11 unclear · 1 failed · 1 missing · 1 new" in shown and "geometric mean of 12" in shown
     assert "\x1b" not in shown and "--confirm" in shown
 
 
@@ -80,4 +80,4 @@ def test_several_metrics_stand_below_each_other() -> None:
 
     shown = comparison_table(compare(rated("b", 1.0), rated("h", 1.1), metrics=["time", "rate"])).plain
     assert "\ntime\n" in shown and "\nrate\n" in shown
-    assert "geometric mean unclear [" in shown and "geometric mean of rate unclear [" in shown and shown.count("] over 9") == 2
+    assert "· unclear [" in shown and "rate: unclear [" in shown and shown.count("], geometric mean of 9") == 2

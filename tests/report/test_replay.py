@@ -6,7 +6,7 @@ from typing import Any
 
 from steelyard.model.pair import Arm, Pair, PairPart
 from steelyard.model.record import Figure, Record
-from steelyard.report.charts.replay import timeline_rows
+from steelyard.report.charts.replay import alone_rows, timeline_rows
 from steelyard.report.replay import coverage_rows, differing, kind_rows, operator_lines, operator_rows
 
 FACTS: dict[str, Any] = {
@@ -58,7 +58,10 @@ def test_the_timeline_has_both_tracks_and_few_kinds() -> None:
     drawn = {"name": names, "replayed": [[float(n) for n in range(12)], [1.0 + n for n in range(12)]], "recorded": None, "count": 12}
     document = {"cases": [{"id": "x"}, {"id": "y", "replay": {"timeline": drawn}}]}
     rows = timeline_rows(document, "y")
-    assert len(rows) == 12 and {row["track"] for row in rows} == {"replayed"} and sum(row["kind"] == "others" for row in rows) == 4
+    assert len(rows) == 12 and {row["track"] for row in rows} == {"replayed"} and [row["kind"] for row in rows][-6:] == ["others"] * 6
     assert timeline_rows(document, "x") == []
     drawn["recorded"] = drawn["replayed"]
     assert [row["track"] for row in timeline_rows(document)].count("recorded") == 12
+    assert alone_rows(document) == []
+    drawn["recorded"] = [[10.0 * n for n in range(12)], [1.0] * 12]
+    assert {row["track"] for row in alone_rows(document)} == {"replayed"} and alone_rows(document, "x") == []

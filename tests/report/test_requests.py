@@ -28,19 +28,19 @@ from tests.report.made import figures, pair, record, run_of, softmax
 PARTS = ("ttft", "itl", "tpot")
 TABLE = """\
 H200 · torch 2.13.0 · driver 580.159 · clocks not locked · 1 thread               4 cases · run k3f9
-                         E2E ± 95 %      TTFT ± 95 %         ITL ± 95 %   tok/s    n   noise
+#                           E2E ± 95 %      TTFT ± 95 %         ITL ± 95 %   tok/s    n   noise
 generate/llama  new=32 prompt=64
-├─ batch=1  eager     80.0 ± 1.0 ms   7.20 ± 0.10 ms   2.300 ± 0.020 ms     400   38   A
-│           compile   62.0 ± 1.0 ms   7.20 ± 0.10 ms   1.700 ± 0.020 ms     516   38   A
-└─ batch=4  eager     80.0 ± 1.0 ms   7.20 ± 0.10 ms   2.300 ± 0.020 ms   1\u202f600   38   A
-            compile   62.0 ± 1.0 ms   7.20 ± 0.10 ms   1.700 ± 0.020 ms   2\u202f065   38   A
+1  ├─ batch=1  eager     80.0 ± 1.0 ms   7.20 ± 0.10 ms   2.300 ± 0.020 ms     400   38   A
+2  │           compile   62.0 ± 1.0 ms   7.20 ± 0.10 ms   1.700 ± 0.020 ms     516   38   A
+3  └─ batch=4  eager     80.0 ± 1.0 ms   7.20 ± 0.10 ms   2.300 ± 0.020 ms   1\u202f600   38   A
+4              compile   62.0 ± 1.0 ms   7.20 ± 0.10 ms   1.700 ± 0.020 ms   2\u202f065   38   A
 vs eager, 99 %
     E2E                           TTFT                      ITL
   batch=1 compile
     ▲ 22.5 % faster [21.5, 23.5]  ≈ within 2 % [-0.4, 1.2]  ▲ 26.1 % faster [25.1, 27.1]
   batch=4 compile
     ▲ 22.5 % faster [21.5, 23.5]  ≈ within 2 % [-0.4, 1.2]  ▲ 26.1 % faster [25.1, 27.1]
-4 ok · saved k3f9    next: steelyard show k3f9/2"""
+4 ok · saved k3f9    next: steelyard show k3f9/2 (the largest change)"""
 
 
 def ms(value: float, half: float) -> Figure:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import math
 import re
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -14,19 +15,19 @@ from rich.console import Console
 from rich.text import Text
 
 from steelyard.model.case import Case
-from steelyard.model.record import STATUSES, Figure, Record
+from steelyard.model.record import STATUSES, Figure, Record, Verification
 from steelyard.report.text import run_table
 from steelyard.store.runs import Run
 from tests.report.made import HEADER, figures, mixed, pair, record, run_of, softmax
 
 SOFTMAX = """\
 H200 · torch 2.13.0 · driver 580.159 · clocks not locked · 1 thread               4 cases · run k3f9
-                       median ± 95 %   vs eager, 99 %                  TB/s     n   noise
+#                         median ± 95 %   vs eager, 99 %                  TB/s     n   noise
 op/softmax  m=4096 bf16
-├─ n=1024  eager     11.42 ± 0.06 µs     base                         1.469   420   A
-│          compile    9.87 ± 0.05 µs   ▲ 13.8 % faster [13.1, 14.5]   1.700   480   A
-└─ n=8192  eager     61.30 ± 0.20 µs     base                         2.189   160   A
-           compile   61.1  ± 0.3  µs   ≈ within 2 % [-0.7, 0.1]       2.196   160   A
+1  ├─ n=1024  eager     11.42 ± 0.06 µs     base                         1.469   420   A
+2  │          compile    9.87 ± 0.05 µs   ▲ 13.8 % faster [13.1, 14.5]   1.700   480   A
+3  └─ n=8192  eager     61.30 ± 0.20 µs     base                         2.189   160   A
+4             compile   61.1  ± 0.3  µs   ≈ within 2 % [-0.7, 0.1]       2.196   160   A
 4 ok · saved k3f9    next: steelyard show k3f9/2"""
 
 
@@ -41,6 +42,40 @@ def colours(text: Text, part: str) -> set[str]:
 
 def test_the_example_of_the_design_page() -> None:
     assert table(softmax()) == SOFTMAX
+
+
+def test_rows_have_the_numbers_that_show_needs_and_the_hint_says_why_it_points_there() -> None:
+    rows = [record(f"op/{name}@torch/{variant}:eval", figures(1e-3, 1e-5)) for variant in ("eager", "quick", "slow") for name in "ab"]
+    pairs = [pair(rows[0], rows[2], 0.9, 0.01), pair(rows[1], rows[5], 1.3, 0.01)]
+    shown = table(run_of(rows, pairs)).splitlines()
+    places = {line.split()[0]: line for line in shown if re.match(r"\d  ", line)}
+    assert list(places) == ["1", "3", "5", "2", "4", "6"] and "slower" in places["6"]
+    assert shown[-1].endswith("next: steelyard show k3f9/6 (the largest change)")
+    broken = table(run_of([*rows, record("op/c@torch/eager:eval", None, "failed", "no")]))
+    assert broken.endswith("next: steelyard show k3f9/7 (failed)")
+    alone = table(run_of(rows[:1]))
+    assert "#" not in alone and alone.endswith("next: steelyard show k3f9/1")
+
+
+def test_a_column_that_was_asked_for_survives_a_narrow_screen() -> None:
+    memory = {"peak_memory": Figure(3e9, "B", "lower")}
+    rows = [record(f"op/a[n={n}]@torch/eager:eval", figures(1e-3, 1e-5, **memory), noise="A") for n in (1, 2)]
+    asked = [replace(item, requested={"peak_memory": True}) for item in rows]
+    assert "memory" not in table(run_of(rows), 50) and "memory" in table(run_of(asked), 50)
+
+
+def test_stacks_have_a_speedup_and_a_verified_column_even_where_nothing_was_weighed() -> None:
+    passed = Verification("passed", "numpy")
+    times = {"torch/eager": 1e-3, "jax/eager": 0.5e-3, "numpy/eager": 4e-3}
+    rows = [
+        record(f"op/{name}@{stack}:eval", figures(time, time / 100), verification=passed) for name in "ab" for stack, time in times.items()
+    ]
+    rows[4] = replace(rows[4], verification=Verification("none", message="no reference"))
+    shown = table(run_of(rows))
+    assert "vs torch/eager, unpaired" in shown and "verified" in shown
+    lines = {line.split()[0]: line for line in shown.splitlines() if line[:1].isdigit()}
+    assert "▲ 2.00x faster" in lines["2"] and "✓" in lines["2"] and "base" in lines["1"] and "○" in lines["5"] and "✓" not in lines["5"]
+    assert "▼ 4.00x slower" in lines["3"]
 
 
 def test_parameters_that_have_no_value_are_left_out_where_all_rows_share_them() -> None:
@@ -65,7 +100,7 @@ def test_no_line_is_longer_than_the_width(width: int) -> None:
 
 def test_a_long_variant_keeps_its_whole_name_and_its_figures() -> None:
     shown = table(mixed(), 80)
-    assert "├─ torch int8wo+compile[mode=max-autotune]\n│  " in shown
+    assert re.search(r"├─ torch int8wo\+compile\[mode=max-autotune\]\n 6  │  ", shown)
     assert "398.1  ± 2.2  µs" in shown
 
 
@@ -124,7 +159,7 @@ def test_commands_are_shown_as_typed() -> None:
 def test_backends_are_named_where_there_are_several() -> None:
     rows = [record(f"op/a[n=8]@{backend}/eager:eval", figures(1e-3, 1e-5)) for backend in ("torch", "numpy")]
     shown = table(run_of(rows))
-    assert "├─ torch" in shown and "└─ numpy" in shown and "eager" not in shown
+    assert "├─ torch" in shown and "└─ numpy" in shown and shown.count("eager") == 1 == shown.count("vs torch/eager, unpaired")
 
 
 def test_the_rate_is_arithmetic_where_arithmetic_limits() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from steelyard.exporters.ways import WAYS
 pytestmark = [pytest.mark.stacks, pytest.mark.timeout(3600)]
 
 MODELS = ("model/mlp", "model/bert", "model/resnet50")
-STACKS = ("jax", "tensorflow", "tflite", "torch-mlir", "iree")
+STACKS = ("jax", "tensorflow", "tflite", "torch-mlir", "iree", "litert")
 
 
 @pytest.fixture(autouse=True)
@@ -96,3 +97,22 @@ def test_tosa_of_a_quantised_model_is_made_of_its_own_file(tmp_path: Path) -> No
     assert [item.reason for item in held.missing if item.kind == "tosa_mlir"] == [
         "RuntimeError: Could not legalize the TFLite model to TOSA."
     ]
+
+
+def test_files_of_tflite_are_run_by_the_original_s_command(tmp_path: Path) -> None:
+    """Each is bound to the CPUs of its mask, and every answer of it is checked."""
+    words = ["-f", "BERT_BASE_(FP32|DYN_QUANT)_TFLITE_I32_SEQLEN8", "-o", str(tmp_path / "out"), "--preset", "tiny", "--strict-exit"]
+    assert main(["as", "openxla", "make-artifacts", "tflite", *words]) == PASS
+    mask = f"{1 << min(os.sched_getaffinity(0)):x}"
+    threads = f"{{1: '{mask}', 2: ''}}"
+    words = ["--artifact_dir", str(tmp_path / "out"), "-o", str(tmp_path / "r.json"), "-iter", "3", "--thread_config", threads]
+    assert main(["as", "openxla", "tflite", *words, "--strict-exit"]) == PASS
+    found = json.loads((tmp_path / "r.json").read_text())["benchmarks"]
+    told = {(item["definition"]["model_name"], item["definition"]["num_threads"], item["definition"]["taskset_mask"]) for item in found}
+    assert told == {(f"BERT_BASE_{kind}_TFLITE_I32_SEQLEN8", *held) for kind in ("FP32", "DYN_QUANT") for held in ((1, mask), (2, ""))}
+    for item in found:
+        figures = item["metrics"]["compiler_level"]
+        assert {"mean_latency_ms", "system_memory_vmhwm_mb", "system_memory_vmrss_mb", "system_memory_rssfile_mb", "command"} == set(
+            figures
+        )
+        assert figures["mean_latency_ms"] > 0 and item["steelyard"]["verification"]["status"] == "passed"

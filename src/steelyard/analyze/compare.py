@@ -54,8 +54,8 @@ class Mean(NamedTuple):
     high: float | None = None
 
     def words(self, metric: str) -> str:
-        """`4.0 % slower [3.1, 4.9] over 20`, `unclear [-1.1, 3.0] over 20`, the same everywhere."""
-        return f"{change(self.ratio, self.low, self.high, metric=metric)} over {self.n}"
+        """`4.0 % slower [3.1, 4.9], geometric mean of 20`, `unclear [-1.1, 3.0], geometric mean of 20`, the same everywhere."""
+        return f"{change(self.ratio, self.low, self.high, metric=metric)}, geometric mean of {self.n}"
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,8 @@ KNOWN_CALLS = (
     "Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape", "LayoutConstraint", "annotate_device_placement", "TopK", "ApproxTopK",
     "PartialReduce", "AllocateBuffer", "Qr", "Eigh", "ProductOfElementaryHouseholderReflectors", "xla.sdy.", "lapack_", "blas_",
     "mhlo.", "chlo.", "stablehlo.", "ducc_fft", "dynamic_ducc_fft", "__onednn$", "__cublas$", "__cudnn$", "cublas_", "cudnn_",
-    "cusolver_", "cu_threefry2x32",
+    "cusolver_", "cu_threefry2x32", "cu_lu_pivots_to_permutation", "cusparse_gtsv2", "hipsolver_", "hip_threefry2x32",
+    "hip_lu_pivots_to_permutation", "LuDecomposition", "shape_assertion",
 )  # fmt: skip
 """Custom calls that compute and nothing else, by how their names begin; every other one may do anything on the host."""
 TRANSFERS = ("infeed", "outfeed", "send", "recv")

@@ -31,6 +31,8 @@ PLATFORMS = {"cpu": "cpu", "cuda": "gpu", "tpu": "tpu"}
 MEMORY = {
     "program_temporaries": "temp_size_in_bytes", "program_arguments": "argument_size_in_bytes", "program_outputs": "output_size_in_bytes",
 }  # fmt: skip
+LACKING = ("UNIMPLEMENTED", "INVALID_ARGUMENT", "NOT_FOUND", "can't be translated to XLA HLO")
+"""By which XLA says that it has no way to do something, in place of failing over it."""
 
 
 class Xla(ProgramBackend):
@@ -85,7 +87,7 @@ class Xla(ProgramBackend):
             return self.spot.client.compile_and_load(program.bytecode(), devices, xla_client.CompileOptions())
         except jax.errors.JaxRuntimeError as error:
             told = str(error)
-            if "UNIMPLEMENTED" in told or "INVALID_ARGUMENT" in told or "NOT_FOUND" in told:
+            if any(word in told for word in LACKING):
                 raise Unsupported("XLA does not compile it", why=first_error(told)) from error
             raise SteelyardError("XLA failed to compile it", why=first_error(told)) from error
 

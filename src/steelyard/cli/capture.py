@@ -21,14 +21,14 @@ from steelyard.errors import UsageError
 @click.option("--profile", is_flag=True, help="Also a profiler's trace, linked into the trace: times of operators and kernels.")
 @click.option("--no-resources", is_flag=True, help="Without Triton kernels and integer tensors, which a replay needs.")
 @click.option("--steps", metavar="N[:M]", help="Of a script: only these steps of training, from 0, counted by calls of an optimizer.")
-@click.option("--ranks", type=click.IntRange(1, 256), default=1, show_default=True, help="Of a script: processes, as torchrun starts them.")
+@click.option("--ranks", type=click.IntRange(1, 256), help="Of a script: processes, as torchrun starts them; without it one by itself.")
 @click.option("--threads", type=click.IntRange(1, 4096), default=1, show_default=True, help="Of a script: CPU threads of each process.")
 @click.option("--timeout", default="10min", show_default=True, help="How long recording may take.")
 @json_option
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[SCRIPT.py [ARGUMENT]…]")
 def command(
     case: str | None, axes: tuple[str, ...], mode: str | None, device: str | None, output: Path, profile: bool, no_resources: bool,
-    steps: str | None, ranks: int, threads: int, timeout: str, as_json: bool, words: tuple[str, ...],
+    steps: str | None, ranks: int | None, threads: int, timeout: str, as_json: bool, words: tuple[str, ...],
 ) -> None:  # fmt: skip
     """Record which operators of PyTorch run, with their arguments, in a worker: of a script from its first line to its last, of steps
     of its training, or of one call of a case.
@@ -46,14 +46,14 @@ def command(
         raise UsageError("name a script, or a case with --case", do="see steelyard capture --help")
     limit = parse_seconds(timeout)
     if case is not None:
-        if steps or ranks > 1:
+        if steps or ranks:
             raise UsageError("--steps and --ranks are for scripts", do="leave them out")
         request = Request((case,), axes=read_axes(axes), mode=(mode,) if mode else (), device=(device,) if device else ())
         found = [capture.capture_case(request, find_store(None), output, limit, profile=profile, resources=not no_resources)]
     else:
         if axes or mode or device:
             raise UsageError("-a, --mode and --device are for cases", do="a script says these itself")
-        if ranks > 1 and output.suffix in (".json", ".gz"):
+        if ranks and ranks > 1 and output.suffix in (".json", ".gz"):
             raise UsageError(f"{output} is one file, and {ranks} ranks write one each", do="name a folder with -o")
         script = capture.ScriptRecording(Path(words[0]), words[1:], ranks, threads, _steps(steps))
         found = capture.capture_script(script, output, limit, profile=profile, resources=not no_resources)

@@ -53,7 +53,7 @@ def command(
     """Compare two sides of saved results, case by case.
 
     BASE and HEAD are runs (k3f9, latest, latest~3, a path), several of them (a1b2,c3d4 or latest~3..latest), a commit, or a
-    file of pyperf, pytest-benchmark, google-benchmark, nvbench, TritonBench, PyTorch/XLA or the PyTorch benchmark database, or a
+    file of pyperf, pytest-benchmark, google-benchmark, nvbench, hyperfine, TritonBench, PyTorch/XLA or the PyTorch benchmark database, or a
     folder of such files. With BASE alone, what was measured with --vs
     inside that run is shown; vs RUN does the same.
     """

@@ -2,11 +2,40 @@
 
 from __future__ import annotations
 
+import sys
+import time
 from pathlib import Path
+from typing import TextIO
 
 import click
 
 from steelyard.cli.output import emit_json, json_option
+
+
+class Steps:
+    """What an installer does: one line that is rewritten on a terminal, a line for each step elsewhere, each with the time so far."""
+
+    def __init__(self, stream: TextIO) -> None:
+        from steelyard.report.progress import is_live
+
+        self.stream, self.live, self.begun = stream, is_live(stream), time.monotonic()
+
+    def __call__(self, step: str) -> None:
+        """Say a step."""
+        from steelyard.model.units import duration
+        from steelyard.report.cells import clean
+        from steelyard.report.progress import ERASE
+
+        line = f"  {duration(time.monotonic() - self.begun)}  {clean(step)}"
+        self.stream.write(f"{ERASE}{line[:79]}" if self.live else f"{line}\n")
+        self.stream.flush()
+
+    def close(self) -> None:
+        """Leave the terminal as it was found."""
+        from steelyard.report.progress import ERASE
+
+        if self.live:
+            self.stream.write(ERASE)
 
 
 @click.group(
@@ -35,7 +64,11 @@ def create(stack: str, packages: tuple[str, ...], name: str | None, requirements
     envs.check(stack, name)
     envs.requirement_files(requirements)
     click.echo(f"building {name or stack}: this downloads packages and can take minutes", err=True)
-    made = envs.create(stack, name, packages, requirements)
+    steps = Steps(sys.stderr)
+    try:
+        made = envs.create(stack, name, packages, requirements, steps)
+    finally:
+        steps.close()
     if as_json:
         emit_json(made)
     else:

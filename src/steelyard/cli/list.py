@@ -272,16 +272,19 @@ def _suite(name: str, path: Path) -> Item:
 
 
 def _runs(store: Path | str | None) -> list[Item]:
+    from steelyard.report.cells import command_line
+
     found = []
     for info in find_store(store).runs():
         counts = " · ".join(f"{count} {status.replace('_', ' ')}" for status, count in info.counts.items())
         doc = " · ".join(filter(None, (f"{info.created[:16].replace('T', ' ')} UTC", counts or "no records", info.experiment)))
         data = {
             "created": info.created, "sealed": info.sealed, "counts": info.counts, "experiment": info.experiment,
-            "machine_key": info.machine_key, "path": info.path, "warning": info.warning,
+            "machine_key": info.machine_key, "path": info.path, "warning": info.warning, "command": info.command,
         }  # fmt: skip
         state = "" if info.sealed or not info.readable else "unfinished"
-        found.append(Item(info.id, doc, info.warning or state, data))
+        told = " · ".join(filter(None, (command_line(info.command) if info.command else "", info.warning or state)))
+        found.append(Item(info.id, doc, told, data))
     return found
 
 

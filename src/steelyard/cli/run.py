@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 USUAL_COUNT = "usual"
-TRACE_PARTS = ("subgraph", "step")
+TRACE_PARTS, IMPORTS = ("subgraph", "step"), "imports"
 """Parameters of a replay that have options of their own."""
 
 
@@ -103,7 +103,8 @@ def _processes(ctx: click.Context, param: click.Parameter, text: str | None) -> 
     "--allow",
     multiple=True,
     metavar="NAME",
-    help="Let an exported program make this custom call, or with triton:NAME run this Triton kernel of a trace; repeat for more.",
+    help="Let an exported program make this custom call, or a trace with triton:NAME run this Triton kernel and with import:NAME import"
+    " this module; repeat for more.",
 )
 @click.option("--rule", metavar="NAME", help="Check answers by another system's rule, or by none; 'list rules' has them.")
 @click.option("--seed", type=click.IntRange(0, MOST_COUNT), help="Seed of all data and weights.")
@@ -134,7 +135,10 @@ def _processes(ctx: click.Context, param: click.Parameter, text: str | None) -> 
     "--vs both arms in turn, with a verdict on each (default 8).",
 )  # fmt: skip
 @click.option("--env", metavar="NAME", help="Run in an environment made by 'steelyard env create'.")
-@click.option("-k", "--filter", "filters", multiple=True, metavar="PART", help="Only cases with this in their id: softmax, n=8, a regex.")
+@click.option(
+    "-k", "--filter", "filters", multiple=True, metavar="PART",
+    help="Only cases with this in their id: softmax, n=8, 'softmax and not n=8', a regex.",
+)  # fmt: skip
 @click.option("-x", "--exclude", "excludes", multiple=True, metavar="PART", help="No case with this in its id.")
 @click.option("--on", metavar="FARM", help="Measure on other machines: local:2, ssh:HOST,HOST, slurm:PROFILE or ray:ADDRESS.")
 @click.option("--partition", metavar="I/N", help="Run part I of N; the parts are split by how long their cases took before.")
@@ -206,7 +210,9 @@ def _request(options: dict[str, Any]) -> Request:
     modes = comma_list(options["modes"])
     devices, index = read_devices(comma_list(options["devices"]))
     check_modes(modes)
-    axes, parts = read_axes(options["axes"]), {name: options[name] for name in TRACE_PARTS if options[name] is not None}
+    axes, settings = read_axes(options["axes"]), read_settings(options)
+    settings |= _consented(axes.get(IMPORTS, ()), settings)
+    parts = {name: options[name] for name in TRACE_PARTS if options[name] is not None}
     if twice := next((name for name in parts if name in axes), ""):
         raise UsageError(f"--{twice} and -a {twice} both say which", do="give one of them")
     return Request(
@@ -214,7 +220,7 @@ def _request(options: dict[str, Any]) -> Request:
         options=tuple(parts), backend=comma_list(options["backends"]),
         variant=comma_list(options["variants"]), mode=modes, device=devices, threads=_whole("threads", options["threads"]),
         ranks=_whole("ranks", options["ranks"]),
-        flags=dict(read_flag(text) for text in options["flags"]), settings=read_settings(options), env=options["env"], device_index=index,
+        flags=dict(read_flag(text) for text in options["flags"]), settings=settings, env=options["env"], device_index=index,
         filters=Filters(tuple(options["filters"]), tuple(options["excludes"])), part=options["partition"] or "",
         trust=options["trust"], on=options["on"] or "",
     )  # fmt: skip
@@ -300,6 +306,14 @@ def _whole(option: str, texts: Sequence[str]) -> tuple[int, ...]:
             raise UsageError(f"--{option} takes whole numbers from 1, not {word[:40]!r}")
         found.append(number)
     return tuple(found)
+
+
+def _consented(values: Sequence[Any], settings: Mapping[str, Any]) -> dict[str, Any]:
+    """What naming modules on the command line allows; those that a file names are imported only where --allow says so."""
+    words = [
+        word for value in values if value is not None for word in (value if isinstance(value, (list, tuple)) else str(value).split("+"))
+    ]
+    return {"allow": (*settings.get("allow", ()), *(f"import:{word}" for word in words))} if words else {}
 
 
 def read_settings(options: dict[str, Any]) -> dict[str, Any]:

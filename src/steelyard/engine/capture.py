@@ -46,11 +46,14 @@ def capture_case(request: Request, store: Store, output: Path, timeout: float, *
 
 @dataclass(frozen=True)
 class ScriptRecording:
-    """A script that is to be recorded: in how many processes, with how many threads each, and which steps of its training."""
+    """A script that is to be recorded: in how many processes, with how many threads each, and which steps of its training.
+
+    Without a number of ranks it is a program of one process that is told of no others.
+    """
 
     file: Path
     argv: tuple[str, ...] = ()
-    ranks: int = 1
+    ranks: int | None = None
     threads: int = 1
     steps: tuple[int, int] | None = None
 
@@ -64,14 +67,13 @@ def capture_script(script: ScriptRecording, output: Path, timeout: float, *, pro
         "profile": profile, "resources": resources, "output": str(output.absolute()),
     }  # fmt: skip
     port = _free_port()
-    places = [Place(threads=script.threads, flags=_flags(rank, script.ranks, port)) for rank in range(script.ranks)]
+    flags = [_flags(rank, script.ranks, port) for rank in range(script.ranks)] if script.ranks else [()]
+    places = [Place(threads=script.threads, flags=each) for each in flags]
     return _recorded(places, Sources(), words, timeout)
 
 
 def _flags(rank: int, ranks: int, port: int) -> tuple[tuple[str, str], ...]:
-    """What processes of one distributed job are told before they start; nothing where there is one."""
-    if ranks == 1:
-        return ()
+    """What processes of one distributed job are told before they start."""
     told = {
         "RANK": rank,
         "LOCAL_RANK": rank,

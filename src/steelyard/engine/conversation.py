@@ -32,7 +32,7 @@ from steelyard.engine.messages import (
     decode,
     encode,
 )
-from steelyard.errors import UsageError
+from steelyard.errors import SteelyardError, UsageError
 from steelyard.machine.load import oom_kills
 from steelyard.model.record import Status
 from steelyard.model.units import plain as quantity
@@ -128,9 +128,12 @@ class Conversation:
         if self.limit and not self.limit.group and self.limit.exceeded(self.worker.pid):
             yield self._lose("oom", self._too_much())
             return
-        for line in self.worker.lines():
+        for line in self._lines():
             if line is None:
                 yield self._autopsy()
+                return
+            if isinstance(line, Lost):
+                yield line
                 return
             try:
                 answer = decode(line, codec.decode, codec.parse)
@@ -147,6 +150,13 @@ class Conversation:
                 yield answer
                 if self.over:
                     return
+
+    def _lines(self) -> Iterator[bytes | Lost | None]:
+        """What the worker has written; one that writes without end is lost, and nobody else with it."""
+        try:
+            yield from self.worker.lines()
+        except SteelyardError as error:
+            yield self._lose("crashed", f"{self.subject} sent a message without end during {self.phase}: {error}")
 
     def _note(self, answer: Answer) -> None:
         if isinstance(answer, Phase):

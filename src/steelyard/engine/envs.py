@@ -12,7 +12,8 @@ import shutil
 import subprocess
 import sys
 import venv
-from collections.abc import Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import metadata
 from pathlib import Path
@@ -189,8 +190,16 @@ def requirement_files(paths: Sequence[Path]) -> list[Path]:
     return found
 
 
-def create(stack: str, name: str | None = None, extra: tuple[str, ...] = (), requirements: Sequence[Path] = ()) -> Env:
+def create(
+    stack: str,
+    name: str | None = None,
+    extra: tuple[str, ...] = (),
+    requirements: Sequence[Path] = (),
+    tell: Callable[[str], None] = lambda line: None,
+) -> Env:
     """Build a pinned virtual environment, with further packages and those that files ask for; a failed one leaves nothing behind.
+
+    `tell` hears what is downloaded and installed, as it goes.
 
     `STACK-VERSION` is the stack in that version, such as `iree-3.12` beside `iree`: two compilers to be compared.
     """
@@ -205,6 +214,7 @@ def create(stack: str, name: str | None = None, extra: tuple[str, ...] = (), req
     except OSError as error:
         raise UsageError(f"could not build environment {path.name}", why=f"{path}: {error.strerror}") from error
     try:
+        tell("making the environment")
         venv.create(path, with_pip=True, symlinks=True)
         pip = [str(path / "bin" / "python"), "-m", "pip", "--disable-pip-version-check"]
         wanted, pins = list(recipe.requirements), constraints(recipe.constraints)
@@ -212,7 +222,7 @@ def create(stack: str, name: str | None = None, extra: tuple[str, ...] = (), req
             wanted, kept = _of_release(recipe, stack, release)
             pins = path / "constraints.txt"
             pins.write_text(kept, encoding="utf-8")
-        subprocess.run([*pip, "install", "-q", "-c", str(pins), *wanted, *extra], check=True, stdout=sys.stderr)
+        _install([*pip, "install", "--progress-bar", "off", "-c", str(pins), *wanted, *extra], tell)
         freeze = subprocess.run([*pip, "list", "--format=json"], check=True, capture_output=True, text=True)
         packages = {item["name"]: item["version"] for item in json.loads(freeze.stdout)}
         (path / NOTE).write_text(json.dumps({**note, "packages": packages}, indent=1))
@@ -223,6 +233,47 @@ def create(stack: str, name: str | None = None, extra: tuple[str, ...] = (), req
         shutil.rmtree(path, ignore_errors=True)
         raise
     return find(path.name)
+
+
+STEPS = {
+    "Collecting ": "found",
+    "Downloading ": "downloading",
+    "Using cached ": "from the cache:",
+    "Installing collected packages": "installing",
+}
+LONGEST_STEP = 100
+MOST_KEPT = 40
+
+
+def _install(command: Sequence[str], tell: Callable[[str], None]) -> None:
+    """Run the installer and pass on what it downloads; where it fails, the last that it said goes to stderr."""
+    said: deque[str] = deque(maxlen=MOST_KEPT)
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace") as process:
+        try:
+            for line in process.stdout or ():
+                said.append(line)
+                if step := installer_step(line):
+                    tell(step)
+        except BaseException:
+            process.kill()
+            raise
+    if process.returncode:
+        sys.stderr.writelines(said)
+        raise subprocess.CalledProcessError(process.returncode, list(command))
+
+
+def installer_step(line: str) -> str:
+    """`downloading jax-0.10.2.whl (2.9 MB)` from a line of pip; empty for lines that tell no step."""
+    text = line.strip()
+    for start, word in STEPS.items():
+        if text.startswith(start):
+            rest = (
+                text.removeprefix(start).lstrip(": ").rpartition("/")[2]
+                if start == "Downloading "
+                else text.removeprefix(start).lstrip(": ")
+            )
+            return f"{word} {rest}"[:LONGEST_STEP]
+    return ""
 
 
 def remove(name: str) -> Path:

@@ -15,6 +15,7 @@ from steelyard.model.case import Case
 from steelyard.model.experiment import Rule
 
 TAG, TIER = "tag:", "tier:"
+WORDS = re.compile(r"(^|\s)(and|or|not)\s")
 PATIENCE = 20.0
 """Seconds of CPU for all cases of a plan, of which each takes microseconds: some expressions need years for a text that does not fit."""
 
@@ -24,6 +25,7 @@ class Filters:
     """A case stays if one of `keep` fits, or there is none, and none of `drop` does.
 
     A text fits where it stands in the case id, or is found there or in the workload name as an expression; `^` and `$` bind it.
+    `softmax and not n=8`, with `or` too, joins parts of an id as pytest joins words.
     `tag:…` must match one of the workload's tags as a whole, and `tier:1` is the tag of that name.
     """
 
@@ -74,7 +76,17 @@ def fits(text: str, case: Case, tags: Collection[str]) -> bool:
         return any(re.fullmatch(text.removeprefix(TAG), tag) for tag in tags)
     if text.startswith(TIER):
         return any(re.fullmatch(text, tag) for tag in tags)
-    return text in case.id or any(re.search(text, name) for name in (case.id, case.workload))
+    if text in case.id or any(re.search(text, name) for name in (case.id, case.workload)):
+        return True
+    ways = text.split(" or ") if WORDS.search(text) else []
+    return any(all(_part_fits(part.strip(), case) for part in way.split(" and ")) for way in ways)
+
+
+def _part_fits(part: str, case: Case) -> bool:
+    """`softmax` or `not n=8` of `softmax and not n=8`: parts of the id, as pytest has words of a test's name."""
+    refused = part.startswith("not ")
+    wanted = part.removeprefix("not ").strip()
+    return bool(wanted) and (wanted in case.id) != refused
 
 
 @contextmanager

@@ -381,7 +381,7 @@ def decode(line: bytes | str, stored: Stored | None = None, parse: Callable[[Any
         plain = parse(line)
     except (ValueError, RecursionError):
         return None
-    kind = _KINDS.get(plain.pop(KIND, None)) if isinstance(plain, dict) else None
+    kind = _KINDS.get(str(plain.pop(KIND, None))) if isinstance(plain, dict) else None
     if kind is None:
         return None
     try:

@@ -63,6 +63,10 @@ def follow(job: Mapping[str, Any], orders: IO[str], answer: Say) -> tuple[Any, s
         if order["do"] == "quit":
             stands[0].bench.backend.leave()
             break
+        if order["do"] == "hurry":
+            for each in stands:
+                each.bench = replace(each.bench, seat=replace(each.bench.seat, patience=order["patience"]))
+            continue
         stand = stands[order["arm"]]
         answer(stand.run(order["calls"]) if order["do"] == "run" else ORDERS[order["do"]](stand))
     return "ok", ""

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from steelyard.machine.processes import children, tree
 
-PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
+PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_CHILD_SUBREAPER = 1, 4, 36
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 KEPT_BLOCK = 32 << 20
 MARK = "STEELYARD_SESSION"
@@ -29,6 +29,11 @@ def die_with_parent() -> None:
 def keep_orphans(on: bool = True) -> None:
     """Adopt grandchildren whose parents died, so that they can be found and ended."""
     _prctl(PR_SET_CHILD_SUBREAPER, int(on))
+
+
+def close_to_others() -> None:
+    """No other process of the same user may read this one's memory or open its files through /proc; the system's administrator may."""
+    _prctl(PR_SET_DUMPABLE, 0)
 
 
 def volunteer_for_oom() -> None:

@@ -155,6 +155,17 @@ class Ranks:
             answers.append(answer)
         return answers
 
+    def hurry(self, left: float) -> None:
+        """Have all ranks wait for each other for a part of the time that is left, or one that hangs could not be named in time.
+
+        Where the machine is busy, most of a case's time can go by before all ranks have started.
+        """
+        patience = round(max(1.0, left * PATIENCE), 1)
+        if patience < self.seat.patience:
+            self.seat = replace(self.seat, patience=patience)
+            for peer in self.peers:
+                peer.send({"do": "hurry", "patience": patience})
+
     def stuck(self, silent: Sequence[Peer]) -> str:
         """Which ranks do not answer, in words."""
         names = " and ".join(f"rank {peer.rank}" for peer in silent)
@@ -299,7 +310,7 @@ def assemble(cases: Sequence[Case], settings: Settings, sources: Sources, leave:
     processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     if size > CROWD * processors:
         raise Unsupported(f"{size} ranks are more than {CROWD} for each of {processors} CPUs", do="ask for fewer ranks")
-    folder = tempfile.mkdtemp(prefix="steelyard-ranks-")
+    began, folder = time.monotonic(), tempfile.mkdtemp(prefix="steelyard-ranks-")
     seat = Seat(0, size, str(Path(folder) / "meeting"), settings.timeout * PATIENCE)
     crew = Ranks(seat)
     job = {"cases": [case.plain() for case in cases], "settings": asdict(settings), "sources": asdict(sources)}
@@ -309,6 +320,7 @@ def assemble(cases: Sequence[Case], settings: Settings, sources: Sources, leave:
                 crew.peers.append(Peer.start(replace(seat, rank=rank)))
                 crew.peers[-1].send({**job, "seat": asdict(replace(seat, rank=rank))})
             crew.gather(settings.timeout)
+            crew.hurry(settings.timeout - (time.monotonic() - began))
             with _watched(crew, folder):
                 try:
                     yield crew

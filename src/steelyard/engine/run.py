@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import shlex
 import string
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -31,6 +32,8 @@ from steelyard.store import sources
 from steelyard.store.runs import RunWriter
 from steelyard.store.samples import read_all
 
+LONGEST_OWNER = 180
+"""As much as fits into a lock, which others read."""
 MOST_AT_ONCE = 2000
 """Cases in one job: their worker is made calm once for all of them."""
 LETTERS = string.ascii_lowercase + "_"
@@ -66,6 +69,13 @@ class WaitTold(NoWatch):
         self.tell(text)
 
 
+def owner_words(run: str, command: Sequence[str], created: str) -> str:
+    """What others who wait for this machine are told: which run has it, what it measures, since when, and its process."""
+    begun = f", since {created[11:16]} UTC" if len(created) > 15 else ""
+    asked = shlex.join(command)
+    return f"run {run}, pid {os.getpid()}{begun}{f': {asked}' if asked else ''}"[:LONGEST_OWNER]
+
+
 def supervise(
     plan: Plan,
     writer: RunWriter,
@@ -85,11 +95,12 @@ def supervise(
     todo = [job for job in plan.jobs if not is_done(job, writer)]
     if not todo and not any(is_due(job, writer) for job in plan.pairs) and not sink.replayed:
         return True
-    owner, told = f"run {writer.id}, pid {os.getpid()}", sources.told(plan.sources, writer.done.values())
+    owner = owner_words(writer.id, writer.header.command, writer.header.created)
+    told = sources.told(plan.sources, writer.done.values())
     with monitored(todo, plan.settings) as monitor:
         for jobs in [[job] for job in todo] if sink.yielding else [todo]:
             with locks.hold(
-                places_of(jobs or plan.jobs), owner, lambda who: watch.waiting(f"waiting for {who}, which measures on this machine")
+                places_of(jobs or plan.jobs), owner, lambda who: watch.waiting(f"waiting for the machine, which is measured on by {who}")
             ):
                 monitor.begin()
                 sink.opened(writer.path)

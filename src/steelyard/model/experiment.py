@@ -55,7 +55,7 @@ class Settings:
     `reference` is what variants are held against: the plain task of their own backend, or what that one itself is held against,
     which is the same for all stacks; an exported program may be held against StableHLO's reference interpreter in place of what was
     recorded with it. `allow` names what an exported program may do beside computing, such as a custom call of the host, and
-    which Triton kernels of a trace may run.
+    which Triton kernels of a trace may run and which modules it may import.
 
     From `peak_memory` to `save_output` they ask for passes beside the timing; `compile_time` is how many processes each of its
     figures comes from, and `profile` may be "stacks", with which a flame graph can be drawn. `fixed` is another system's protocol in

@@ -10,8 +10,9 @@ from typing import Any
 from rich.cells import cell_len, set_cell_size
 
 from steelyard.errors import UsageError
+from steelyard.model import effects
 from steelyard.model.case import ENV, HERE, IDENTITY, Case
-from steelyard.model.pair import Delta, Verdict
+from steelyard.model.pair import MARGIN, Delta, Verdict, judge
 from steelyard.model.record import BAD, Figure, Record
 from steelyard.model.units import measured, with_error
 from steelyard.model.values import value_text
@@ -103,6 +104,13 @@ def check_mark(record: Record) -> str:
     return UNVERIFIED if unverified(record) else IDENTICAL if identical_to(record) else ""
 
 
+def verified_mark(record: Record) -> str:
+    """`✓` verified, `○` not verified, `✓ =` bit-identical to the plain task; nothing where there was nothing to check."""
+    found = record.verification
+    passed = record.status == "ok" and found is not None and found.status == "passed"
+    return f"✓ {check_mark(record)}".rstrip() if passed else check_mark(record)
+
+
 def check_words(record: Record) -> str:
     """What a reader should know of a check that did not just pass."""
     if why := unverified(record):
@@ -153,6 +161,21 @@ def _at_point(numbers: Sequence[str]) -> list[str]:
 def delta_text(delta: Delta) -> str:
     """`▲ 14 % faster [13, 15]`: a sign for the verdict and the effect in words."""
     return f"{VERDICT_GLYPHS[delta.verdict]} {clean(delta.effect)}"
+
+
+def unpaired_words(speedup: float, low: float | None, high: float | None) -> tuple[Verdict | None, str]:
+    """A speedup of two cases that were not weighed together, by the rules of those that were; without an interval it has no verdict."""
+    if not low or not high:
+        return None, effects.speedup(speedup)
+    ratio, ends = 1 / speedup, (1 / high, 1 / low)
+    verdict = judge(*ends, MARGIN)
+    return verdict, effects.effect(ratio, *ends, verdict, margin=MARGIN)
+
+
+def unpaired_text(speedup: float, low: float | None, high: float | None) -> str:
+    """The same with the sign of its verdict."""
+    verdict, words = unpaired_words(speedup, low, high)
+    return f"{VERDICT_GLYPHS[verdict]} {words}" if verdict else f"  {words}"
 
 
 def facets(case: Mapping[str, Any]) -> dict[str, str]:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 from rich.cells import cell_len
 
+from steelyard.analyze.matrix import matrix
+from steelyard.analyze.stacks import PlacedRecord
 from steelyard.errors import UsageError
 from steelyard.model.case import Case
 from steelyard.model.pair import ALPHA, Delta, Pair, told_from_chance, weigh
@@ -17,7 +19,7 @@ from steelyard.model.parts import NAMES, TOKENS, TOLD, generates, is_secondary
 from steelyard.model.record import Figure, Record, unweighed
 from steelyard.model.units import measured, percent, scale
 from steelyard.model.units import plain as quantity
-from steelyard.report.cells import aligned, check_mark, clean, delta_text, pad, parts_of
+from steelyard.report.cells import aligned, check_mark, clean, delta_text, pad, parts_of, unpaired_text, verified_mark
 
 RATES = ("bus_bandwidth", "bandwidth", "compute", "item_rate")
 OWN = {
@@ -44,6 +46,12 @@ OWN = {
 WIDEST_SPAN = 1e4
 BASE = "  base"
 INTENSE = 8.0
+ASKED: Mapping[str, Sequence[str]] = {
+    "peak_memory": ("peak_memory", "model_bytes"),
+    "compile_time": ("compile_time", "compile_cpu_time", "code_size"),
+    "nsys": ("time_to_first_kernel", "kernel_time", "gap"),
+}
+"""Which figures an option asks for, by the option's name in a record's settings."""
 BELOW = 7
 """How soon a column is given up whose content stands below the table, too."""
 
@@ -78,11 +86,12 @@ def taken(columns: Sequence[Column], gap: str) -> int:
 
 
 def columns(
-    records: Sequence[Record], deltas: Mapping[str, Delta], bases: Mapping[str, str], *, below: bool = False
+    records: Sequence[Record], deltas: Mapping[str, Delta], bases: Mapping[str, str], *, below: bool = False, asked: Collection[str] = ()
 ) -> list[Column]:  # fmt: skip
     """Every column that has something to show, in reading order; the time always, whatever the width.
 
-    Verdicts that also stand `below` the table are the first to be given up.
+    Verdicts that also stand `below` the table are the first to be given up; figures that were `asked` for by an option are never.
+    Stacks that were not weighed together have a speedup over the table's baseline all the same, which is named unpaired.
     """
 
     def told(name: str, words: Callable[[Figure], str]) -> list[str]:
@@ -95,18 +104,27 @@ def columns(
     known, rate = {name for record in records for name in record.metrics}, _rate(records)
     timed = [record.metrics for record in records if "time" in record.metrics]
     requests = bool(timed) and all(map(generates, timed))
+    stacks = len({record.case.get("backend") for record in records}) > 1
+    apart = unpaired_column(records) if stacks and not deltas else None
+
+    def rank(name: str, usual: int) -> int:
+        return 0 if name in asked else usual
+
     rest = [
-        Column("", [check_mark(record) for record in records], "<"),
+        Column("verified", [verified_mark(record) for record in records], "<", 2)
+        if stacks
+        else Column("", [check_mark(record) for record in records], "<"),
         *(Column(f"{NAMES[name]} ± 95 %", measurements(name), rank=1) for name in TOLD),
         Column(f"{versus}, {percent(1 - ALPHA)}", _versus(records, deltas, bases, several=versus == SEVERAL), "<", BELOW if below else 0),
+        *([apart] if apart else []),
         replace(rate, rank=rate.rank + ("sqnr" in known)),
         Column("SQNR", told("sqnr", lambda decibels: f"{decibels.value:.1f} dB"), rank=1),
         Column("weights", told("model_bytes", lambda size: quantity(size.value, size.unit)), rank=2),
         Column("predicted", told("predicted_time", lambda time: quantity(time.value, time.unit)), rank=5),
         Column("peak", told("roof", lambda share: percent(share.value)), rank=4),
-        Column("memory", told("peak_memory", lambda size: quantity(size.value, size.unit)), rank=4),
-        Column("p99", told("time_p99", lambda time: quantity(time.value, time.unit)), rank=5),
-        *(Column(clean(name), measurements(name), rank=6) for name in extras),
+        Column("memory", told("peak_memory", lambda size: quantity(size.value, size.unit)), rank=rank("peak_memory", 4)),
+        Column("p99", told("time_p99", lambda time: quantity(time.value, time.unit)), rank=rank("time_p99", 5)),
+        *(Column(clean(name), measurements(name), rank=rank(name, 6)) for name in extras),
         Column("n", told("time", lambda time: quantity(time.n, "", 1) if time.n else ""), rank=3),
         Column("noise", [noise(record) for record in records], "<", 2),
     ]
@@ -117,6 +135,29 @@ def columns(
 SEVERAL = "vs base"
 _case = functools.lru_cache(maxsize=2**15)(Case.parse)
 """Ids are read for the column's head, for its cells and for the line above: once each."""
+
+
+def asked_columns(records: Sequence[Record]) -> set[str]:
+    """The metrics that some option of the run asked for, which no narrow screen may take away."""
+    wanted = {name: metrics for name, metrics in ASKED.items() for record in records if record.requested.get(name)}
+    found = {metric for metrics in wanted.values() for metric in metrics}
+    return found | ({"time_p99"} if any(record.requested.get("sampling") == "calls" for record in records) else set())
+
+
+def unpaired_column(records: Sequence[Record]) -> Column | None:
+    """Each stack's time against the baseline that the matrix of a report has, where both are ok; nothing where no row has two."""
+    placed = [PlacedRecord(record, 0, number) for number, record in enumerate(records, 1)]
+    table = matrix(placed, [])
+    if table is None:
+        return None
+    told: dict[str, str] = {}
+    base, against = table.columns.index(table.baseline), table.by_baseline[table.baseline]
+    for cells, speedups in zip(table.cells, against.speedups, strict=True):
+        for place, (cell, speedup) in enumerate(zip(cells, speedups, strict=True)):
+            if cell is not None and speedup is not None:
+                told[cell.case] = BASE if place == base else unpaired_text(*speedup[:3])
+    found = [told.get(record.id, "") for record in records]
+    return Column(f"vs {clean(table.baseline)}, unpaired", found, "<", 1) if len(set(told.values()) - {BASE}) else None
 
 
 def pairs_by_head(pairs: Sequence[Pair], records: Sequence[Record]) -> tuple[dict[str, Delta], dict[str, str]]:

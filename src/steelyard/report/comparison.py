@@ -132,8 +132,7 @@ def _bottom(found: Comparison, metrics: Sequence[str], width: int) -> list[Text]
     shown = [delta for delta in found.deltas if not metrics or delta.metric == metrics[0]]
     words = [*counted(shown), *([f"{len(found.new)} new"] if found.new else [])] or ["nothing compared"]
     for metric, mean in found.means.items():
-        of = "" if metric == "time" else f" of {clean(metric)}"
-        words += [f"geometric mean{of} {mean.words(metric)}"] if mean.n > 1 else []
+        words += [f"{'' if metric == 'time' else f'{clean(metric)}: '}{mean.words(metric)}"] if mean.n > 1 else []
     return [Text(part) for part in wrap_words(" · ".join(words), width)]
 
 

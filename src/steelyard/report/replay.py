@@ -21,7 +21,8 @@ REPLAY, OPERATORS, MEMORY = "replay", "replay_operators", "replay_memory"
 FACTS = {REPLAY, OPERATORS, MEMORY, "replay_names", "recorded_time"}
 """What of a record's facts these sections tell."""
 MOST_OPERATORS, MOST_DIFFERING = 20, 5
-LONGEST_NAME, LONGEST_SHAPES = 34, 40
+LONGEST_NAME, LONGEST_SHAPES, LONGEST_TEXT = 34, 40, 61
+"""Of a row: a name and what stands behind it fit a terminal, since a line that is broken is out of its columns."""
 STYLES = {"faster": "green", "slower": "red"}
 
 
@@ -55,14 +56,20 @@ def operator_rows(effective: Mapping[str, Any], most: int = MOST_OPERATORS) -> R
     rows = effective.get(OPERATORS)
     known = [row for row in rows if isinstance(row, Mapping) and isinstance(row.get("time"), float)] if isinstance(rows, list) else []
     told = []
-    for row in known[:most]:
-        recorded, took = row.get("recorded"), row["time"]
-        beside = f"  {took / recorded:.2f}x of {quantity(recorded, 's')}" if isinstance(recorded, float) and recorded > 0 else ""
-        text = f"{quantity(took, 's'):>9}  {row.get('calls')} ×{beside}  {cut(clean(str(row.get('shapes', ''))), LONGEST_SHAPES)}"
+    beside = [_beside(row.get("recorded"), row["time"]) for row in known[:most]]
+    wide = max(map(len, beside), default=0)
+    for row, recorded in zip(known, beside, strict=False):
+        text = f"{quantity(row['time'], 's'):>9}  {row.get('calls', 0)!s:>3} ×{recorded:<{wide}}  "
+        text += cut(clean(str(row.get("shapes", ""))), max(8, LONGEST_TEXT - len(text)))
         told.append((cut(clean(str(row.get("operator", ""))), LONGEST_NAME), text))
     if len(known) > most:
         told.append(("", f"… and {len(known) - most} more, with --json"))
     return told
+
+
+def _beside(recorded: Any, took: float) -> str:
+    """A time beside the recorded one, where that is known."""
+    return f"  {took / recorded:.2f}x of {quantity(recorded, 's')}" if isinstance(recorded, float) and recorded > 0 else ""
 
 
 def memory_rows(effective: Mapping[str, Any], most: int = MOST_OPERATORS) -> Rows:

@@ -154,8 +154,8 @@ def _kind(delta: Mapping[str, Any]) -> str:
 
 
 def _mean_words(metric: str, mean: Mean) -> str:
-    """`geometric mean 4.0 % slower [3.1, 4.9] over 20`, as `compare` says it."""
-    return f"geometric mean{'' if metric == 'time' else f' of {prose(metric)}'} {mean.words(metric)}"
+    """`4.0 % slower [3.1, 4.9], geometric mean of 20`, as `compare` says it."""
+    return f"{'' if metric == 'time' else f'{prose(metric)}: '}{mean.words(metric)}"
 
 
 def _effect(delta: Mapping[str, Any]) -> float:

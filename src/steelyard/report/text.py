@@ -6,6 +6,7 @@ parameters move to lines of their own; a reason is never cut without being told 
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -32,7 +33,7 @@ from steelyard.report.cells import (
     status_words,
     unverified,
 )
-from steelyard.report.columns import Column, columns, own_bases, pairs_by_head, taken, told_below
+from steelyard.report.columns import Column, asked_columns, columns, own_bases, pairs_by_head, taken, told_below
 from steelyard.report.heading import heading
 from steelyard.report.monitor import run_line
 from steelyard.report.page import joined
@@ -46,6 +47,8 @@ GAPS = ("   ", "  ")
 LONGEST_NOTE = 12
 MOST_READ = 4000
 LEAST_LABEL = 8
+LEAST_NUMBERED = 60
+"""Below this many columns rows are not numbered: names and times need the room."""
 MOST_REASONS = 3
 STYLES: dict[str, str] = {"faster": "green", "slower": "red", **dict.fromkeys(BAD, "red")}
 
@@ -60,7 +63,8 @@ def run_table(header: Header, records: Sequence[Record], pairs: Sequence[Pair], 
     unmade = list(unweighed(records).values())
     drawn = [*_top(header, records, width), *(Text(part) for part in wrap_words(own_bases(pairs), width) if part)]
     if records:
-        body, missed, kept = _body(records, deltas, columns(records, deltas, bases, below=told_below(pairs, records)), width)
+        found = columns(records, deltas, bases, below=told_below(pairs, records), asked=asked_columns(records))
+        body, missed, kept = _body(records, deltas, found, width)
         parts = part_lines(ref or header.id, records, pairs, width, whole=not any(map(_is_versus, kept)))
         unmade = [] if parts else unmade
         parts += operator_lines(records, pairs, width)
@@ -104,17 +108,25 @@ def _top(header: Header, records: Sequence[Record], width: int) -> list[Text]:
 def _body(
     records: Sequence[Record], deltas: Mapping[str, Delta], found: list[Column], width: int
 ) -> tuple[list[Text], list[int], list[Column]]:
-    """The table proper, which records have more to say than their row could hold, and the columns that had room."""
-    tree, kept, gap = _fit(group(records), found, width)
-    room = width - taken(kept, gap)
+    """The table proper, which records have more to say than their row could hold, and the columns that had room.
+
+    Rows of several records begin with the number by which `show` knows them.
+    """
+    digits = len(str(len(records))) if len(records) > 1 and width >= LEAST_NUMBERED else 0
+    lead = digits + 2 if digits else 0
+    tree, kept, gap = _fit(group(records), found, width - lead)
+    room = width - lead - taken(kept, gap)
     label = max(0, min(room, max((cell_len(line.label) for line in tree if line.index is not None), default=0)))
-    body = [] if all(column.empty for column in kept) else [Text(pad("", label) + "".join(gap + column.padded() for column in kept), "dim")]
+    heads = "".join(gap + column.padded() for column in kept)
+    sign = pad("#" if digits else "", digits, ">") + pad("", lead - digits + label)
+    body = [] if all(column.empty for column in kept) else [Text(sign + heads, "dim")]
     missed: list[int] = []
     for line in tree:
         if line.index is None:
-            body += _spread(line, width)
+            body += _spread(line, width, lead if line.indent else 0)
             continue
-        record, name = records[line.index], pad(cut(line.label, label), label) + gap
+        number = pad(str(line.index + 1), digits, ">") + "  " if digits else ""
+        record, name = records[line.index], number + pad(cut(line.label, label), label) + gap
         if record.status == "ok":
             body.append(_row(name, deltas.get(record.id), kept, gap, line.index))
             continue
@@ -146,13 +158,14 @@ def _fit(groups: Sequence[Group], found: list[Column], width: int) -> tuple[list
     return lines(groups, width - taken(found[:1], GAPS[-1])), found[:1], GAPS[-1]
 
 
-def _spread(line: TreeLine, width: int) -> list[Text]:
-    """A title over the whole width, continued on further lines when it is longer."""
+def _spread(line: TreeLine, width: int, lead: int = 0) -> list[Text]:
+    """A title over the whole width, continued on further lines when it is longer; `lead` is what numbers take before the tree."""
     style = "bold" if not line.indent else ""
-    indent = line.indent or "  "
-    if cell_len(line.label) <= width:
-        return [Text(line.label, style)]
+    indent, label = " " * lead + (line.indent or "  "), " " * lead + line.label
+    if cell_len(label) <= width:
+        return [Text(label, style)]
     first, *rest = wrap_text(line.label, width - len(indent))
+    first = " " * lead + first
     return [Text(first, style), *(Text(indent + part, style) for part in rest)]
 
 
@@ -237,16 +250,23 @@ def _bottom(run: str, saved: str, records: Sequence[Record], deltas: Mapping[str
             made.append(Text())
         made[-1].append(" · " if made[-1].plain else "").append(word, style)
     if records:
-        hint = f"next: steelyard show {run}/{_worth_showing(records, deltas) + 1}"
+        place, why = _worth_showing(records, deltas)
+        hint = f"next: steelyard show {run}/{place + 1}"
+        hint += f" ({why})" if why and len(hint) + 3 + len(why) <= width else ""
         if cell_len(made[-1].plain) + 4 + len(hint) > width:
             return [*made, Text(hint, "dim")]
         made[-1].append("    ").append(hint, "dim")
     return made
 
 
-def _worth_showing(records: Sequence[Record], deltas: Mapping[str, Delta]) -> int:
-    """The record a reader will ask about first: a bad one, else the largest change, else the first."""
+def _worth_showing(records: Sequence[Record], deltas: Mapping[str, Delta]) -> tuple[int, str]:
+    """The record a reader will ask about first, and why it: a bad one, else the largest change, else the first."""
     bad = [index for index, record in enumerate(records) if record.status in BAD]
+    if bad:
+        status = records[bad[0]].status
+        return bad[0], status if len(bad) == 1 else f"the first that is not right, {status}"
     changed = [index for index, record in enumerate(records) if record.id in deltas and deltas[record.id].verdict in ("faster", "slower")]
-    furthest = max(changed, key=lambda index: abs((deltas[records[index].id].ratio or 1) - 1), default=0)
-    return bad[0] if bad else furthest
+    furthest = max(changed, key=lambda index: abs(math.log(deltas[records[index].id].ratio or 1)), default=None)
+    if furthest is None:
+        return 0, ""
+    return furthest, "the largest change" if len(changed) > 1 else ""

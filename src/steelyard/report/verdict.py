@@ -88,8 +88,7 @@ def summary(judgement: Judgement) -> Iterator[str]:
         yield " · ".join(words)
     for metric, mean in judgement.means.items():
         if mean.n > 1:
-            of = "" if metric == "time" else f" of {clean(metric)}"
-            yield f"geometric mean{of} {mean.words(metric)}"
+            yield f"{'' if metric == 'time' else f'{clean(metric)}: '}{mean.words(metric)}"
 
 
 def verdict_page(judgement: Judgement, *, width: int = 100) -> Text:

@@ -51,6 +51,7 @@ def info_of(folder: Path) -> RunInfo:
         fingerprint=header.fingerprint,
         machine_key=header.machine_key,
         warning=next(iter([*run.warnings, *late]), ""),
+        command=header.command,
     )
 
 

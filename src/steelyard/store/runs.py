@@ -96,6 +96,7 @@ class RunInfo:
     machine_key: str = ""
     warning: str = ""
     readable: bool = True
+    command: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)

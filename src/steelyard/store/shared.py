@@ -57,6 +57,7 @@ class SealObject:
     experiment: str = ""
     fingerprint: str = ""
     machine_key: str = ""
+    command: list[str] = field(default_factory=list)
     schema: int = 1
 
     @property
@@ -147,7 +148,7 @@ class SharedStore(Store):
     def _send(self, folder: Path) -> str:
         info, place = info_of(folder), RemotePlace.at(self.url)
         files = {name: _hashed(folder / name) for name in _names(folder)}
-        seal = SealObject(files, info.id, info.created, info.counts, info.experiment, info.fingerprint, info.machine_key)
+        seal = SealObject(files, info.id, info.created, info.counts, info.experiment, info.fingerprint, info.machine_key, info.command)
         name = f"{folder.name}-{seal.digest}"
         with _reaching(f"cannot send run {info.id} to {self.url}"):
             for path, file in files.items():
@@ -206,7 +207,7 @@ class SharedStore(Store):
 
     def _info(self, name: str, seal: SealObject) -> RunInfo:
         shown = (seal.counts, seal.experiment, seal.fingerprint, seal.machine_key)
-        return RunInfo(seal.id, seal.created, self._folder(name), True, *shown)
+        return RunInfo(seal.id, seal.created, self._folder(name), True, *shown, command=seal.command)
 
     def _fetch_lines(self, names: list[str]) -> None:
         place, seals = RemotePlace.at(self.url) if names else None, self.sealed()

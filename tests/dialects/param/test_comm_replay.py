@@ -14,8 +14,25 @@ from tests.traces import spoken
 
 def test_a_dry_run_tells_message_sizes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = spoken.pair(tmp_path / "traces")
-    assert main(["as", "param", "comm-replay", "--trace-path", str(folder), "--dry-run", "--allow-ops", "all_reduce,wait"]) == 0
-    out = capsys.readouterr().out
+    assert (
+        main(
+            [
+                "as",
+                "param",
+                "comm-replay",
+                "--trace-path",
+                str(folder),
+                "--dry-run",
+                "--allow-ops",
+                "all_reduce,wait",
+                "--colls-per-batch",
+                "4",
+            ]
+        )
+        == 0
+    )
+    out, aside = capsys.readouterr()
+    assert "--colls-per-batch changes nothing" in aside and "--enable-profiler" not in aside
     assert "rank 1: 8 calls, 2 ranks recorded" in out
     assert "2 calls   sent 320 B   received 320 B   message 64 / 256 / 256 B" in out and "barrier" not in out
     assert main(["trace", "comms", str(folder), "--json"]) == 0

@@ -14,6 +14,7 @@ from steelyard.cli.main import main
 from steelyard.dialects.param.replaying import ReplayConfig, figures
 from steelyard.errors import UsageError
 from steelyard.model.record import Figure, Record
+from steelyard.store.runs import Store, read_run
 from tests.workloads.traces import recorded as made
 
 pytestmark = pytest.mark.torch
@@ -51,9 +52,12 @@ def test_a_replay_config_is_read_strictly_and_written_as_it_was(tmp_path: Path) 
 
 
 def test_a_trace_is_replayed_with_its_figures(trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["as", "param", "replay", "--trace-path", str(tmp_path), "--warmup-iter", "1", "--iter", "3"]) == 0
+    words = ["--trace-path", str(tmp_path), "--warmup-iter", "1", "--iter", "3", "--device-memory-threshold", "0.5"]
+    assert main(["as", "param", "replay", *words]) == 0
     told = capsys.readouterr().out
     assert "Operator coverage: 1 / 2 = 0.5000" in told and "skipped 1 x far::away" in told
+    [record] = next(read_run(info.path) for info in Store.find().runs()).records
+    assert record.effective["replay"]["allocation"] == "lazy"
 
 
 @pytest.mark.deep
@@ -76,8 +80,8 @@ def test_flags_that_make_no_sense_are_refused(trace: Path, tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        (["--delay", "5"], "one process replays none"), (["--device-memory-threshold", "0.5"], "--enable-lazy-tensor-allocation"),
-        (["--dump"], "without -g"), (["--et"], "--output-path"), (["--profile-replay"], "--output-path"),
+        (["--delay", "5"], "one process replays none"), (["--dump"], "without -g"), (["--et"], "--output-path"),
+        (["--profile-replay"], "--output-path"),
         (["--et", "--output-path", ".", "-g"], "none is made"), (["--rows", "9"], "recorded size"), (["-s"], "all of its calls"),
         (["--regenerate_tensors"], "made once"),
     ],

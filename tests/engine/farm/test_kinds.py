@@ -125,6 +125,24 @@ def test_a_noisy_host_is_set_aside_with_the_reason_and_its_cases_go_elsewhere(tm
     play(scene)
 
 
+def test_a_host_that_was_set_aside_comes_back_where_all_of_its_kind_are_like_that(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with staged(REAL, tmp_path, "one", "two", calibrate=True) as stage:
+            one, two = await stage.station("one", key=KEY), await stage.station("two", key=KEY)
+            one.channel.send(speed(waited=0.5))
+            await one.until(lambda: bool(stage.events("aside")))
+            two.channel.send(speed(2.0, waited=0.5))
+            first = await one.offer()
+            for peer, offer in ((one, first), (two, await two.offer())):
+                peer.measure(offer)
+            one.measure(await one.offer())
+            two.measure(await two.offer())
+        assert len(stage.events("back")) == 1
+        assert {record.effective["host"]["machine"] for record in read_run(stage.writer.path).records} == {KEY}, "no kind is told by noise"
+
+    play(scene)
+
+
 def test_a_host_that_becomes_noisy_gives_back_what_it_has_not_begun(tmp_path: Path) -> None:
     plan = plan_of([number * 1e-3 for number in range(1, 9)])
 

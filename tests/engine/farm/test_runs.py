@@ -17,7 +17,7 @@ import pytest
 from steelyard.engine.farm.journal import JournalEvent, read_journal
 from tests.engine.drive import processes_below, start, steelyard
 
-CASES = 12
+CASES = 8
 WORDS = ["fake/work", "-a", f"seconds=[{','.join(f'{n}e-6' for n in range(1, CASES + 1))}]"]
 FARM = ["--on", "local:2"]
 
@@ -49,10 +49,10 @@ def check_whole(cwd: Path, count: int = CASES) -> None:
     assert processes_below(cwd) == []
 
 
-def test_a_comparison_on_two_stations_says_what_it_says_here(tmp_path: Path) -> None:
-    words = ["fake/work", "-a", "seconds=[1e-3,2e-3,3e-3]", "-V", "eager,half", "--vs", "eager"]
+def test_a_comparison_on_a_station_says_what_it_says_here(tmp_path: Path) -> None:
+    words = ["fake/work", "-a", "seconds=[1e-3,2e-3]", "-V", "eager,half", "--vs", "eager"]
     here, away = tmp_path / "here", tmp_path / "away"
-    for folder, more in ((here, []), (away, FARM)):
+    for folder, more in ((here, []), (away, ["--on", "local"])):
         folder.mkdir()
         steelyard("run", *words, *more, cwd=folder)
     mine, theirs = ({record["id"]: record for record in records_of(folder)} for folder in (here, away))
@@ -63,9 +63,8 @@ def test_a_comparison_on_two_stations_says_what_it_says_here(tmp_path: Path) -> 
         assert record["effective"]["host"]["attempt"] >= 1
     pairs = [[line["pair"] for line in lines_of(folder) if "pair" in line] for folder in (here, away)]
     assert sorted(pair["head"]["id"] for pair in pairs[0]) == sorted(pair["head"]["id"] for pair in pairs[1])
-    assert [round(pair["ratio"], 6) for pair in pairs[1]] == [0.5] * 3
-    check_whole(away, 6)
-    assert steelyard("compare", str(folder_of(here)), str(folder_of(away)), cwd=away, check=None).returncode in (0, 6)
+    assert [round(pair["ratio"], 6) for pair in pairs[1]] == [0.5] * 2
+    check_whole(away, 4)
 
 
 OWN = """
@@ -87,9 +86,10 @@ def dies(how, be):
 """
 
 
+@pytest.mark.farm
 def test_a_users_case_that_crashes_its_worker_is_crashed_there_too_and_its_words_are_kept(tmp_path: Path) -> None:
     (tmp_path / "own.py").write_text(OWN)
-    steelyard("run", "own.py", *FARM, cwd=tmp_path, check=3)
+    steelyard("run", "own.py", "--on", "local", cwd=tmp_path, check=3)
     found = {record["case"]["params"]["how"]: record for record in records_of(tmp_path)}
     assert (found["not"]["status"], found["loudly"]["status"]) == ("ok", "crashed")
     [log] = found["loudly"]["attachments"]
@@ -118,7 +118,8 @@ def kill_during(victim: Victim, seed: int, cwd: Path, monkeypatch: pytest.Monkey
     """Kill one of them after some cases, and go on where it was the conductor."""
     monkeypatch.setenv("STEELYARD_FARM_PATIENCE", "2s")
     rng = random.Random(seed)
-    process = start("run", *WORDS, *FARM, cwd=cwd)
+    farm = ["--on", "local"] if victim is conductor else FARM
+    process = start("run", *WORDS, *farm, cwd=cwd)
     assert process.stderr is not None
     after = rng.randrange(1, CASES - 1)
     for line in process.stderr:
@@ -130,7 +131,7 @@ def kill_during(victim: Victim, seed: int, cwd: Path, monkeypatch: pytest.Monkey
     _, err = process.communicate(timeout=120)
     if victim is conductor:
         assert process.returncode == -signal.SIGKILL
-        steelyard("run", *WORDS, *FARM, "--resume", cwd=cwd)
+        steelyard("run", *WORDS, *farm, "--resume", cwd=cwd)
     elif victim is stations:
         assert process.returncode == 0, err
     numbers = [(event.number("group"), event.number("attempt")) for event in events_of(cwd) if event.kind == "begun"]
@@ -141,9 +142,8 @@ def kill_during(victim: Victim, seed: int, cwd: Path, monkeypatch: pytest.Monkey
     assert all(record["status"] == "ok" or (victim is workers and record["status"] == "crashed") for record in found), err
 
 
-@pytest.mark.parametrize("victim", [stations, conductor], ids=lambda victim: victim.__name__)
-def test_a_kill_loses_nothing_and_repeats_nothing(victim: Victim, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    kill_during(victim, 1, tmp_path, monkeypatch)
+def test_a_killed_station_loses_nothing_and_repeats_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kill_during(stations, 1, tmp_path, monkeypatch)
 
 
 @pytest.mark.farm
@@ -151,3 +151,12 @@ def test_a_kill_loses_nothing_and_repeats_nothing(victim: Victim, tmp_path: Path
 @pytest.mark.parametrize("victim", [stations, workers, conductor], ids=lambda victim: victim.__name__)
 def test_kills_at_random_moments(victim: Victim, seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kill_during(victim, 100 + seed, tmp_path, monkeypatch)
+
+
+@pytest.mark.farm
+def test_nights_on_a_farm_are_held_against_each_other(tmp_path: Path) -> None:
+    (tmp_path / "n.toml").write_text('name = "n"\n[[matrix]]\nworkload = "fake/work"\naxes.seconds = [0.001, 0.002]\n')
+    for _ in range(2):
+        done = steelyard("nightly", "n.toml", "--keep", "nights", *FARM, cwd=tmp_path)
+    assert "night of" in done.stdout and "no good night" not in done.stdout
+    assert processes_below(tmp_path) == []

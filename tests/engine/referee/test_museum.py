@@ -30,6 +30,8 @@ QUICK = {
 }  # fmt: skip
 """One of each family for every commit; the others are deep, and so is what only timing decides."""
 WITHIN = 60.0
+TIMED = {"amortised", "outside", "sabotage"}
+"""What the judge says by its clock alone, and of nobody where most blocks were cut into."""
 
 
 def shown(hall: list[Exhibit]) -> list[Any]:
@@ -67,18 +69,20 @@ def seen(ruling: Ruling) -> set[str]:
 
 
 def hold_cheat(exhibit: Exhibit, ruling: Ruling) -> None:
-    """It does not win, and what it does is named; one that gains nothing need not be."""
+    """It does not win, and what it does is named; not so one that gains nothing, and what only times show on a machine too busy to time."""
     won = ruling.correct and ruling.delta is not None and ruling.delta.verdict == "faster"
     assert not won, f"{exhibit.does}\n{said(ruling)}"
-    assert HARMLESS in exhibit.expect or seen(ruling) & exhibit.expect, f"{exhibit.does}\nexpected {set(exhibit.expect)}\n{said(ruling)}"
+    busy = exhibit.expect & TIMED and ruling.delta is not None and ruling.delta.disturbed
+    named = HARMLESS in exhibit.expect or seen(ruling) & exhibit.expect
+    assert named or busy, f"{exhibit.does}\nexpected {set(exhibit.expect)}\n{said(ruling)}"
     if not ruling.correct:
         assert ruling.reason, said(ruling)
 
 
 def hold_honest(exhibit: Exhibit, ruling: Ruling) -> None:
-    """It is right, and nothing is said against it."""
+    """It is right, and nothing is said against it; what is told of its speed needs a machine that is not too busy to time it."""
     assert ruling.status == "ok", f"{exhibit.does}\n{said(ruling)}"
-    assert exhibit.told <= seen(ruling), said(ruling)
+    assert exhibit.told <= seen(ruling) or (ruling.delta is not None and ruling.delta.disturbed), said(ruling)
     assert not [trick for trick in ruling.tricks if trick.voids], said(ruling)
 
 

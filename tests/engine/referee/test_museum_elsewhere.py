@@ -15,6 +15,8 @@ pytest.importorskip("torch")
 pytestmark = pytest.mark.torch
 
 FALSE = ("stale_half_rows", "replay_by_pointer", "lazy_subclass")
+ALSO = ("replay_by_id", "replay_by_few_values", "later_thread", "lazy_array", "coarse_bf16", "not_a_number", "zeros_below_tolerance")
+"""Further ones that `compare` fails; through `run` they take seconds each, which is for the deep tests."""
 KNOWN = {each.name: each for each in exhibits("cheats")}
 
 OWN = """
@@ -51,7 +53,7 @@ def run_both(exhibit: Exhibit, folder: Path, check: int | None) -> dict[str, Any
     return run_json(str(own), "-V", "eager,candidate", "--vs", "eager", "--budget", "50ms", cwd=folder, check=check)
 
 
-@pytest.mark.parametrize("name", FALSE)
+@pytest.mark.parametrize("name", (*FALSE, *ALSO))
 def test_compare_fails_what_is_no_answer(name: str) -> None:
     exhibit = KNOWN[name]
     problem, candidate = loaded(exhibit.problem), loaded(exhibit.file)["candidate"]
@@ -60,7 +62,7 @@ def test_compare_fails_what_is_no_answer(name: str) -> None:
     assert found.reason
 
 
-@pytest.mark.parametrize("name", FALSE)
+@pytest.mark.parametrize("name", [*FALSE, *(pytest.param(name, marks=pytest.mark.deep) for name in ALSO)])
 def test_a_run_calls_it_wrong(name: str, tmp_path: Path) -> None:
     found = run_both(KNOWN[name], tmp_path, check=3)
     status = {record["case"]["variant"]: record["status"] for record in found["records"]}

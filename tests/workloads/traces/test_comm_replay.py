@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -165,15 +166,15 @@ class TestTwoRanks:
     @pytest.mark.deep
     def test_a_rank_that_is_lost_or_hangs_costs_the_case_with_its_name(self, tmp_path: Path) -> None:
         folder = spoken.pair(tmp_path / "traces")
-        words = [f"comms:{folder}", str(FAULTS), *QUICK, "--timeout", "24s"]
+        words = [f"comms:{folder}", str(FAULTS), *QUICK, "--timeout", "60s"]
         for how, reason in (
             ("dies", "rank 1 was ended by SIGKILL"),
             ("raises", "rank 1: ValueError: told to fail"),
-            ("hangs", "rank 1 gave no answer to run within 12 s and hangs"),
+            ("hangs", r"rank 1 gave no answer to run within [\d.]+ s and hangs"),
         ):
             records = run_json(*words, "-V", f"faulty[how={how}]", cwd=tmp_path, check=3)["records"]
-            assert [record["status"] for record in records] == ["failed"] and reason in records[0]["reason"]
-            assert records[0]["wall_s"] < 24
+            assert [record["status"] for record in records] == ["failed"] and re.search(reason, records[0]["reason"])
+            assert records[0]["wall_s"] < 60
         assert processes_below(tmp_path) == []
 
     @pytest.mark.deep
@@ -193,18 +194,19 @@ class TestTwoRanks:
         assert [[(row["kind"], row["ranks"]) for row in own] for own in rows] == [
             [("all_reduce", 4), ("broadcast", 2), ("all_reduce", 2), ("all_gather_base", 2)]
         ] * 4
-        words = ["comms:traces", str(FAULTS), *QUICK, "-a", "blocking=true", "--timeout", "40s", "-V", "faulty[how=hangs,rank=3]"]
+        words = ["comms:traces", str(FAULTS), *QUICK, "-a", "blocking=true", "--timeout", "80s", "-V", "faulty[how=hangs,rank=3]"]
         [record] = run_json(*words, cwd=tmp_path, check=3)["records"]
-        assert "rank 3 gave no answer to run within 20 s and hangs" in record["reason"]
+        assert re.search(r"rank 3 gave no answer to run within [\d.]+ s and hangs", record["reason"])
         assert processes_below(tmp_path) == []
 
     @pytest.mark.deep
+    @pytest.mark.timeout(600)
     @pytest.mark.parametrize("size", [2, 4])
     def test_a_captured_step_of_data_parallel_training_is_replayed(self, tmp_path: Path, size: int) -> None:
         script = tmp_path / "train.py"
         script.write_text(TRAIN)
         steelyard("capture", "-o", "traces", "--ranks", str(size), "--steps", "2", "train.py", cwd=tmp_path)
-        found = run_json("trace:traces", "-a", "what=full,compute,communication", *QUICK, "--timeout", "120s", cwd=tmp_path)
+        found = run_json("trace:traces", "-a", "what=full,compute,communication", *QUICK, "--timeout", "120s", cwd=tmp_path, within=400)
         whole, compute, spoken_only = found["records"]
         assert [record["status"] for record in found["records"]] == ["ok"] * 3
         assert all(record["case"]["ranks"] == size for record in found["records"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -186,11 +187,15 @@ def test_a_module_is_imported_only_where_the_user_names_it(tmp_path: Path) -> No
     planted = made.call(3, "planted::turns(Tensor x) -> Tensor", [made.tensor(10, [4, 4])], [made.tensor(11, [4, 4])])
     path = made.write(tmp_path / "planted.json", planted, made.call(4, made.RELU, [made.tensor(11, [4, 4])], [made.tensor(12, [4, 4])]))
     assert "imports" in skipped(build(path))["planted::turns"]
-    assert not skipped(build(path, imports="tests.workloads.traces.planted_operator"))
-    with pytest.raises(Unsupported, match="no_such_module"):
-        build(path, imports=["no_such_module"])
+    module = "tests.workloads.traces.planted_operator"
+    with pytest.raises(Unsupported, match="is not imported") as told:
+        build(path, imports="turtledemo")
+    assert told.value.do == "allow it with --allow import:turtledemo" and "turtledemo" not in sys.modules
+    assert not skipped(build(path, (f"import:{module}", "import:json"), imports=f"json+{module}", skip="aten::t+aten::mm"))
+    with pytest.raises(Unsupported, match="no_such_module cannot be imported"):
+        build(path, ("import:no_such_module",), imports=["no_such_module"])
     with pytest.raises(UsageError, match="not the name of a module"):
-        build(path, imports=["os; import sys"])
+        build(path, ("import:os; import sys",), imports=["os; import sys"])
 
 
 def test_skips_of_the_user_and_failures_are_told_apart_and_their_results_are_given(tmp_path: Path) -> None:

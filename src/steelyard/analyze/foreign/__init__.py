@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from steelyard import registry
-from steelyard.analyze.foreign import google_benchmark, nvbench, pyperf, pytest_benchmark, tritonbench
+from steelyard.analyze.foreign import google_benchmark, hyperfine, nvbench, pyperf, pytest_benchmark, tritonbench
 from steelyard.analyze.foreign.parts import ForeignSource, as_runs
 from steelyard.errors import StoreError, UsageError
 from steelyard.files import RESULTS, check_values, existing, limit, read_whole, unpacked
@@ -26,7 +26,7 @@ from steelyard.store.runs import Run, moment
 ENDINGS = (".json", ".json.gz", ".jsonl")
 OWN = {
     "pyperf": pyperf, "pytest-benchmark": pytest_benchmark, "nvbench": nvbench, "google-benchmark": google_benchmark,
-    "tritonbench": tritonbench,
+    "tritonbench": tritonbench, "hyperfine": hyperfine,
 }  # fmt: skip
 """Tools whose results are all that is read of them; each module has `fits` and `read`."""
 

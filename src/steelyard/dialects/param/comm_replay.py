@@ -20,6 +20,8 @@ DEVICES = {"gloo": "cpu", "nccl": "cuda"}
 PLACE = Path("replayed_trace")
 MICRO = 1e6
 COLUMNS = ("total", "max", "min", "avg", "p50", "p95")
+IDLE = {"--colls-per-batch": "every call is timed by itself", "--enable-profiler": "no profile is made of several ranks"}
+"""Flags that are taken and do nothing here, which is said."""
 
 OPTIONS = with_options(
     spelt("--trace-path", metavar="PATH", required=True, help="A folder with rank-N.json of each rank, or one trace."),
@@ -60,6 +62,9 @@ def command(**given: Any) -> int:
     steelyard as param comm-replay --trace-path traces -b --num-replays 10 --output-ranks all
     """
     asked = CommAsked.of(given)
+    for flag, why in IDLE.items():
+        if given[flag.strip("-").replace("-", "_")] not in (None, False, -1):
+            tell(f"{flag} changes nothing: {why}")
     if asked.follows:
         tell("rank 0 starts the ranks of the replay itself, so this process has nothing to do")
         return PASS

@@ -73,7 +73,11 @@ OPTIONS = with_options(
     click.option("--tf32", is_flag=True, help="Let fp32 products round to TF32."),
     click.option("--debug", is_flag=True, help="Also tell the time of setting up, and percentiles."),
     spelt("--enable-lazy-tensor-allocation", "lazy", is_flag=True, help="Make tensors when they are first needed."),
-    spelt("--device-memory-threshold", type=click.FloatRange(0, 1), help="Only 1, its default, is taken."),
+    spelt(
+        "--device-memory-threshold",
+        type=click.FloatRange(0, 1),
+        help="Below 1: as lazy allocation.",
+    ),
     spelt("--replay-config", type=click.Path(path_type=Path), metavar="FILE", help="Modules to import and operators to leave out."),
     spelt("--update-replay-config", is_flag=True, help="Try every operator, write those that fail to the replay config, and end."),
     spelt("--profile-replay", is_flag=True, help="Also write a profiler's trace of the replay below the output path."),
@@ -118,11 +122,6 @@ def _refuse(given: Mapping[str, Any]) -> None:
     if given["delay"]:
         raise UsageError(
             "--delay cannot be kept", why="it waits at collectives, and one process replays none", do="leave it out",
-        )  # fmt: skip
-    if given["device_memory_threshold"] not in (None, 1.0):
-        raise UsageError(
-            "--device-memory-threshold cannot be kept", why="tensors are not freed when a share of the memory is in use",
-            do="give --enable-lazy-tensor-allocation, which is usual where the tensors do not fit at once",
         )  # fmt: skip
     for flag, why in OLD.items():
         if given[flag.strip("-").replace("-", "_")]:
@@ -207,9 +206,11 @@ def _replay(asked: ReplayAsked, given: Mapping[str, Any]) -> int:
     from steelyard.store.runs import Store
 
     kinds, index = read_devices([asked.device])
-    axes = {name: (value,) for name, value in asked.words.items()} | ({"allocation": ("lazy",)} if given["lazy"] else {})
+    lazy = given["lazy"] or given["device_memory_threshold"] not in (None, 1.0)
+    axes = {name: (value,) for name, value in asked.words.items()} | ({"allocation": ("lazy",)} if lazy else {})
     passes = {"profile": given["profile_replay"], "peak_memory": given["profile_memory"]}
-    settings = {"fixed": Fixed(given["warmup_iter"], given["iterations"]), **passes}
+    allow = tuple(f"import:{name}" for name in asked.words["imports"] or ())
+    settings = {"fixed": Fixed(given["warmup_iter"], given["iterations"]), **passes, "allow": allow}
     request = Request(
         selectors=(f"trace:{asked.file}",), axes=axes, device=kinds, device_index=index, settings=settings, env=given["env"] or None,
         variant=("tf32",) if given["tf32"] else (),

@@ -218,6 +218,11 @@ class Conductor:
         elif not isinstance(message, Beat):
             raise Refused(f"a station sent a {type(message).__name__}")
 
+    def _alike(self, view: StationView) -> list[HostSpeed]:
+        """How fast the other hosts of its description are."""
+        key = view.joining.key
+        return [other.speed for other in self.fleet if other is not view and other.joining.key == key and other.speed]
+
     async def _send_goods(self, channel: Channel) -> None:
         """Users' files, not faster than they are taken."""
         data = self.run.goods
@@ -232,15 +237,17 @@ class Conductor:
             view.speed = HostSpeed.of(found)
         except ValueError as error:
             raise Refused("a calibration cannot be read", why=str(error)) from None
-        alike = [other.speed for other in self.fleet if other.joining.key == view.joining.key and other is not view and other.speed]
-        if reason := unfit(view.speed, alike):
+        if reason := unfit(view.speed, self._alike(view)):
             self._set_aside(view, reason, noisy=True)
-        else:
+        elif view.speed.quiet:
             kind, differing = MachineKinds.kept().name(view.joining.key, view.speed)
             view.offer = replace(view.offer, machine=kind)
             if differing:
                 self.run.warn(f"{view.host} is kind {kind}: {differing} than on the first machine of its description")
         self.run.journal.note("kind", station=view.name, machine=view.offer.machine, spread=view.speed.spread, waited=view.speed.waited)
+        for other in self.fleet:
+            if other.noisy and not other.loads and other.speed and not unfit(other.speed, self._alike(other)):
+                self._take_again(other, "other hosts of its kind are like that")
         view.ready = True
         self.dispatcher.feed(view.name)
         self._wake.set()
@@ -386,14 +393,12 @@ class Conductor:
         for view, mark in offered:
             self._send(view, self._offer(mark))
 
-    def _take_again(self) -> list[StationView]:
-        """Noisy hosts, where there is no other: their results are better than none, and say what they were made beside."""
-        found = [view for view in self.fleet if view.noisy and view.channel]
-        for view in found:
-            self.run.warn(f"{view.host} measures all the same, since no quieter host is left: {view.aside}")
-            view.aside, view.noisy, view.lenient = "", False, True
-            self.dispatcher.feed(view.name)
-        return found
+    def _take_again(self, view: StationView, why: str) -> None:
+        """A noisy host is used after all: its results are better than none, and say what they were made beside."""
+        self.run.warn(f"{view.host} measures all the same, since {why}: {view.aside}")
+        self.run.journal.note("back", station=view.name, reason=why)
+        view.aside, view.noisy, view.lenient = "", False, True
+        self.dispatcher.feed(view.name)
 
     def _offer(self, mark: AttemptMark) -> Offer:
         group = self.ledger.states[mark.group].group
@@ -450,9 +455,10 @@ class Conductor:
         coming = [state for state in states if state.phase != "gone" and self.fleet.get(state.name) is None]
         sound = [view for view in self.fleet if not view.aside]
         if not coming and not sound:
-            sound = self._take_again()
-        away = any(view.noisy for view in self.fleet)
-        if not (coming or sound or away):
+            sound = [view for view in self.fleet if view.noisy and view.channel]
+            for view in sound:
+                self._take_again(view, "no quieter host is left")
+        if not (coming or sound or any(view.noisy for view in self.fleet)):
             last = [view.aside for view in self.fleet] or [state.reason for state in states if state.reason]
             raise SteelyardError(
                 "no station is left", why=last[-1] if last else "none could be started", do="the same command with --resume goes on"

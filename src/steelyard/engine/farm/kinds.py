@@ -37,6 +37,11 @@ class HostSpeed:
     spread: float
     waited: float
 
+    @property
+    def quiet(self) -> bool:
+        """Whether nothing disturbed it, so that it can be told from other kinds."""
+        return self.waited <= WAITING and self.spread <= QUIET
+
     @classmethod
     def of(cls, found: Calibrated) -> HostSpeed:
         """From the rounds; what is no sound figure raises ValueError."""

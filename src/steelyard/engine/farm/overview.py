@@ -86,6 +86,8 @@ class FarmOverview:
             station.machine = event.text("machine")
         elif event.kind == "aside":
             station.state, station.reason = "set aside", event.text("reason")
+        elif event.kind == "back":
+            station.state, station.reason = "idle", ""
         elif event.kind == "lost":
             station.state, station.reason, station.groups = "lost", event.text("reason"), 0
 
@@ -116,6 +118,7 @@ def told(event: JournalEvent) -> str:
         "lost": "{station} is lost: {reason}",
         "gone": "{station} did not come: {reason}",
         "aside": "{station} ({host}) is set aside: {reason}",
+        "back": "{station} measures all the same, since {reason}",
         "refused": "{station}{peer} was refused: {reason}",
         "dropped": "late answers of {station} to attempt {attempt} at group {group} were dropped",
         "closed": "the run is over: {reason}",

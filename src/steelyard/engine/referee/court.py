@@ -23,6 +23,7 @@ from steelyard.engine.process import end_orphans, keep_orphans
 from steelyard.engine.referee.options import JudgeOptions
 from steelyard.engine.referee.parcel import ALIGNMENT, SharedMemory
 from steelyard.engine.referee.partner import Ended, Partner, Sabotaged, mended, settings
+from steelyard.engine.referee.sound import sound_facts
 from steelyard.errors import UsageError
 from steelyard.files import read_text
 from steelyard.machine.cpu import affinity
@@ -84,6 +85,8 @@ class Court:
     """What a call of the reference took in each of its stands before any candidate came."""
     until: float | None = None
     """When the time of the candidate that is heard is over."""
+    heard: Partner | None = None
+    """The candidate that is heard: it stands still while inputs are drawn and answers are looked at."""
 
     @classmethod
     @contextlib.contextmanager
@@ -181,7 +184,9 @@ class Court:
         except BaseException:
             self.unseat(partner)
             raise
-        return partner, told.get("facts", {})
+        if not base:
+            self.heard = partner
+        return partner, sound_facts(told.get("facts"))
 
     def _talk(self, *, fresh: bool, base: bool) -> Conversation:
         subject = "the reference" if base else CANDIDATE
@@ -207,16 +212,20 @@ class Court:
     def unseat(self, partner: Partner) -> list[int]:
         """End a stand with all that it has started, and take its files away; what was still running below it."""
         left = partner.left_running()
+        self.heard = None if partner is self.heard else self.heard
         partner.close()
         if partner.talk.limit is not None:
             partner.talk.limit.release()
         if isinstance(partner, Stander):
             shutil.rmtree(partner.folder, ignore_errors=True)
         end_orphans(self.mark, self._known())
+        if self.nursery is not None and self.nursery.process.poll() is None:
+            self.nursery.sweep(self._known())
         return left
 
     def _known(self) -> list[int]:
         found = [self.examiner.pid, *(base.pid for base in self.bases), *(talk.worker.pid for talk in self.spares)]
+        found += [self.heard.pid] if self.heard is not None else []
         return [*found, *([self.nursery.process.pid] if self.nursery else [])]
 
     def numbers(self, count: int) -> list[int]:
@@ -226,15 +235,27 @@ class Court:
 
     def draw(self, numbers: Sequence[int], wide: str = "") -> list[Mapping[str, Any]]:
         """Inputs for so many calls, in shared memory; they replace those that lay there."""
-        self.untouched()
-        found, _ = self.examiner.step("draw", numbers=list(numbers), wide=wide)
+        with self.still():
+            self.untouched()
+            found, _ = self.examiner.step("draw", numbers=list(numbers), wide=wide)
         return list(found["slots"])
+
+    def still(self) -> contextlib.AbstractContextManager[None]:
+        """The candidate that is heard stands still: what it did meanwhile would be on no clock."""
+        return contextlib.nullcontext() if self.heard is None else self.heard.standing_still()
+
+    def hold(self, slots: Sequence[Mapping[str, Any]], numbers: Sequence[int], place: int) -> None:
+        """Raise if the inputs of a call are not in shared memory as they were drawn: whoever maps them may also write there."""
+        found, _ = self.examiner.step("held", slot=slots[place], number=numbers[place])
+        if not found["held"]:
+            raise Sabotaged("the inputs that the reference gets were written over while this candidate was heard")
 
     def verify(self, partner: Partner, items: Sequence[Mapping[str, Any]], wide: str = "") -> list[Mapping[str, Any]]:
         """What the examiner says of answers that a stand has shown."""
         assert isinstance(partner, Stander)
-        self.untouched()
-        found, _ = self.examiner.step("verify", outputs=partner.outputs, items=list(items), wide=wide)
+        with self.still():
+            self.untouched()
+            found, _ = self.examiner.step("verify", outputs=partner.outputs, items=list(items), wide=wide)
         return list(found["found"])
 
     def _close(self) -> None:

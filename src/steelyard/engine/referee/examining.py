@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from steelyard.engine.process import close_to_others
 from steelyard.engine.referee.examiner import Examiner
 from steelyard.engine.referee.parcel import SharedMemory, arrays, pack, prepare_tensors, size_of, unpack
 from steelyard.engine.referee.stand import Hear, Say, told_failure, tuples
@@ -21,6 +22,7 @@ MOST_KEPT = 512
 
 def perform(words: Mapping[str, Any], say: Say, hear: Hear) -> None:
     """Pose a problem and do the judge's steps with it until there are no more."""
+    close_to_others()
     if words["torch"]:
         prepare_tensors().use_threads(words["threads"])
     problem = Problem(**{**words["problem"], "contract": Contract(**tuples(words["problem"]["contract"]))})
@@ -65,6 +67,9 @@ class Desk:
             return {"init": pack(tuple(posed.init), goods), "weights": pack(dict(posed.weights), goods)}
         if words["do"] == "draw":
             return {"slots": self.draw(words["numbers"], words["wide"])}
+        if words["do"] == "held":
+            assert self.memory is not None
+            return {"held": not self._changed(self.memory, words["slot"], self._inputs(words["number"]))}
         return {"found": self.verify(SharedMemory.open(words["outputs"]), words["items"], words["wide"])}
 
     def draw(self, numbers: Sequence[int], wide: str) -> list[Mapping[str, Any]]:

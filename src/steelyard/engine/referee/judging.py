@@ -16,7 +16,7 @@ from steelyard.engine.referee.court import CANDIDATE, Court
 from steelyard.engine.referee.layouts import plain
 from steelyard.engine.referee.options import JudgeOptions
 from steelyard.engine.referee.partner import Ended, Forged, Partner, Sabotaged
-from steelyard.engine.referee.trial import SERIAL, hear
+from steelyard.engine.referee.trial import SERIAL, Evidence, Hearing, Void, hear
 from steelyard.errors import SteelyardError, UsageError, unknown
 from steelyard.machine import locks
 from steelyard.model.judging import Contract, Problem, Ruling, Submission, Trick
@@ -25,7 +25,9 @@ PAIRS = {"cpu": 3}
 AHEAD = max(2, min(8, (os.cpu_count() or 1) // 2))
 """Interpreters that start side by side, ahead of coming candidates on a device: each takes seconds of one CPU to load its framework."""
 CALM = 1.5
-"""A reference that is this much slower beside a candidate is timed again without it."""
+"""A reference that is this much slower beside a candidate is timed again, without it and beside it by turns."""
+TURNS = 3
+"""How often that must show: a busy machine makes a reference slow beside anything, but not each time, and not only then."""
 
 
 def problems(path: str, only: Sequence[str], options: JudgeOptions) -> list[Problem]:
@@ -89,7 +91,7 @@ def _for_problem(
                 stack.enter_context(_locked(options, waiting))
                 bench = stack.enter_context(opened(problem, options))
             bench.court.make_ready(AHEAD if left is None else min(AHEAD, left - number))
-            bench.stand(0)
+            bench.ready()
             began, drawn = time.monotonic(), bench.court.drawn
             found = bench.judge(each)
             facts = {
@@ -138,17 +140,23 @@ class JudgeBench:
             self.court.calm[len(bases) - 1] = self._alone(base)
         return bases[pair]
 
+    def ready(self) -> None:
+        """Load the reference for all pairs before a candidate comes: none of them reads its file afterwards."""
+        for pair in range(self.pairs):
+            self.stand(pair)
+
     def _alone(self, base: Partner) -> float:
         times = []
         for _ in range(SERIAL):
             base.step("land", slots=self.court.draw(self.court.numbers(1)))
             times.append(base.step("call")[1])
-        return sorted(times)[len(times) // 2]
+        return _middle(times)
 
     def judge(self, submission: Submission) -> Ruling:
         """Hear one candidate and rule on it."""
         court = self.court
-        self.stand(0)
+        self.ready()
+        before = entries.content(court.problem)
         limit = court.options.limit
         court.until = None if limit is None else time.monotonic() + limit
         try:
@@ -164,14 +172,40 @@ class JudgeBench:
             return ruling.ended(court, submission, "wrong", words, [Trick("sabotage", words)])
         except Forged as error:
             return ruling.ended(court, submission, "wrong", str(error), [Trick("forged", str(error))])
-        slowed = [base for base, _ in seen.serial]
+        if entries.content(court.problem) != before:
+            seen.tell("sabotage", "the reference's file was written to while this candidate was heard: look at it, and judge again")
         found = ruling.rule(court, submission, seen)
-        if slowed and found.correct and sorted(slowed)[len(slowed) // 2] > CALM * court.calm[0]:
-            again = self._alone(self.stand(0))
-            if again < sorted(slowed)[len(slowed) // 2] / CALM:
-                trick = Trick("sabotage", "the reference is slower beside this candidate, and as fast as before without it")
-                return replace(found, status="wrong", reason=trick.words, tricks=(*found.tricks, trick))
+        beside = _middle(base for base, _ in seen.serial)
+        if found.correct and beside > CALM * court.calm[0] and beside > CALM * self._alone(self.stand(0)):
+            return self._slowed(submission, found)
         return found
+
+    def _slowed(self, submission: Submission, found: Ruling) -> Ruling:
+        """What follows where the reference was slower beside a candidate: sabotage if that shows every time, else no time to go by."""
+        slower = False
+        with contextlib.suppress(Ended, Forged):
+            slower = all(self._beside(submission) > CALM * self._alone(self.stand(0)) for _ in range(TURNS))
+        if slower:
+            trick = Trick("sabotage", "the reference is slower beside this candidate, and as fast as before without it")
+            return ruling.voided(found, trick)
+        return ruling.unsettled(found, "the reference was slower beside this candidate at times: the machine is too busy to tell")
+
+    def _beside(self, submission: Submission) -> float:
+        """What a call of the reference takes beside a candidate that is seated again."""
+        head, _ = self.court.seat(submission)
+        trial = Hearing(self.court, head, Evidence())
+        try:
+            with contextlib.suppress(Void):
+                trial.one_by_one(self.stand(0))
+        finally:
+            self.court.unseat(head)
+        return _middle(base for base, _ in trial.seen.serial)
+
+
+def _middle(times: Iterable[float]) -> float:
+    """The median of some times; nothing where there are none."""
+    listed = sorted(times)
+    return listed[len(listed) // 2] if listed else 0.0
 
 
 def judge(reference: str, candidate: str, options: JudgeOptions | None = None, only: Sequence[str] = ()) -> Ruling:

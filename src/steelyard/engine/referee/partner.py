@@ -7,19 +7,22 @@ import os
 import signal
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from steelyard.engine.conversation import Conversation, Lost
 from steelyard.engine.messages import Converse, Done, Step, Stepped
+from steelyard.engine.referee.sound import sound_answer
 from steelyard.machine.processes import tree
-from steelyard.model.record import STATUSES, Status
+from steelyard.model.record import Status
 
 CPU_CLOCK = 2
 """The kernel's word for the CPU time of a whole process, with all its threads, also those that have ended."""
 TICKS = os.sysconf("SC_CLK_TCK")
+ENDS: tuple[Status, ...] = ("failed", "oom", "unsupported")
+"""How a process may say itself that a step has ended; how else one ends is seen from outside."""
 
 
 class Ended(Exception):
@@ -46,6 +49,9 @@ class Partner:
     talk: Conversation
     patience: float
     paused: list[int] = field(default_factory=list)
+    pauses: int = 0
+    met: dict[int, str] = field(default_factory=dict)
+    """Processes that were seen below it, each with the time of its start."""
     settings: tuple[int, frozenset[int]] | None = None
     """Its priority and CPUs, as the judge left them."""
 
@@ -66,22 +72,37 @@ class Partner:
         found = _sound(answer, self.talk.subject)
         if found.get("token") != token:
             raise Forged(f"an answer to '{do}' came that was not asked for")
+        if not sound_answer(do, words, found):
+            raise Forged(f"an answer to '{do}' came that no harness gives")
         return found, seconds
 
+    @contextlib.contextmanager
+    def standing_still(self) -> Iterator[None]:
+        """Nothing of it runs meanwhile."""
+        self.pause()
+        try:
+            yield
+        finally:
+            self.resume()
+
     def pause(self) -> None:
-        """Stop the process and all that it has started: nothing of it runs until it is its turn again."""
-        self.paused = [self.pid, *tree(self.pid)]
-        _send(self.paused, signal.SIGSTOP)
+        """Stop the process and all that it has started: nothing of it runs until it was resumed as often."""
+        self.pauses += 1
+        if self.pauses == 1:
+            self.paused = [self.pid, *self._below()]
+            _send(self.paused, signal.SIGSTOP)
 
     def resume(self) -> None:
         """Let it go on."""
-        _send(self.paused, signal.SIGCONT)
-        self.paused = []
+        self.pauses = max(0, self.pauses - 1)
+        if not self.pauses:
+            _send(self.paused, signal.SIGCONT)
+            self.paused = []
 
     def cpu(self) -> float:
         """Seconds of CPU that the process and everything below it have used, by the kernel's count."""
         total = _reaped(self.pid)
-        for pid in (self.pid, *tree(self.pid)):
+        for pid in (self.pid, *self._below()):
             with contextlib.suppress(OSError):
                 total += time.clock_gettime((~pid << 3) | CPU_CLOCK)
         return total
@@ -99,14 +120,26 @@ class Partner:
         """What somebody else did to it, if anything; it is put right again."""
         return mended(self.pid, self.settings)
 
+    def _below(self) -> list[int]:
+        found = tree(self.pid)
+        for pid in found:
+            if pid not in self.met:
+                self.met[pid] = _started(pid)
+        return found
+
     def left_running(self) -> list[int]:
-        """Processes that it has started and that still run."""
-        return tree(self.pid)
+        """Processes that it has started and that still run, also where it is gone itself and they belong to nobody."""
+        self._below()
+        return [pid for pid, start in self.met.items() if start and _started(pid) == start]
 
     def close(self) -> str:
         """End it with everything that it has started; what it had printed."""
+        self.pauses = 0
         self.resume()
-        return self.talk.worker.stop().stderr
+        left = self.left_running()
+        printed = self.talk.worker.stop().stderr
+        _send([pid for pid in left if _started(pid) == self.met[pid]], signal.SIGKILL)
+        return printed
 
 
 def _send(pids: list[int], number: signal.Signals) -> None:
@@ -117,8 +150,8 @@ def _send(pids: list[int], number: signal.Signals) -> None:
 
 def _reaped(pid: int) -> float:
     """CPU seconds of children that have ended and were waited for."""
-    with contextlib.suppress(OSError, IndexError, ValueError):
-        fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()
+    with contextlib.suppress(IndexError, ValueError):
+        fields = _fields(pid)
         return (int(fields[13]) + int(fields[14])) / TICKS
     return 0.0
 
@@ -147,9 +180,20 @@ def mended(pid: int, was: tuple[int, frozenset[int]] | None) -> str:
 
 def _stopped(pid: int) -> bool:
     """Whether a signal has stopped it."""
+    return _fields(pid)[:1] == ["T"]
+
+
+def _started(pid: int) -> str:
+    """When a process was started, by the kernel's clock: a number may come to another process. Nothing where it is gone."""
+    found = _fields(pid)
+    return found[19] if len(found) > 19 and found[0] not in "ZX" else ""
+
+
+def _fields(pid: int) -> list[str]:
+    """What the kernel says of a process, from its state on."""
     with contextlib.suppress(OSError):
-        return Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()[0] == "T"
-    return False
+        return Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()
+    return []
 
 
 def _sound(answer: Any, subject: str) -> Mapping[str, Any]:
@@ -159,7 +203,11 @@ def _sound(answer: Any, subject: str) -> Mapping[str, Any]:
     if isinstance(answer, Done) or not isinstance(answer, Stepped):
         raise Ended("failed", "the process ended its job before it was told to", subject=subject)
     words = answer.words
+    if not isinstance(words, Mapping):
+        raise Forged(f"{subject} sent an answer that no harness gives")
     if "status" in words:
-        status: Status = next((each for each in STATUSES if each == words["status"]), "failed")
+        status: Status | None = next((each for each in ENDS if each == words["status"]), None)
+        if status is None:
+            raise Forged(f"{subject} said itself how it is to be judged")
         raise Ended(status, str(words.get("reason", "")), str(words.get("traceback", "")), subject)
     return words

@@ -18,7 +18,7 @@ from steelyard.measuring.evidence import Spread, pooled_spread
 from steelyard.measuring.paired import Rounds
 from steelyard.measuring.stats import t_cdf, t_quantile
 from steelyard.model.judging import Ruling, Submission, Trick
-from steelyard.model.pair import ALPHA, Arm, Pair, weigh
+from steelyard.model.pair import ALPHA, MOST_DISCARDED, Arm, Pair, weigh
 from steelyard.model.record import Figure, Status, Verification
 from steelyard.model.units import plain
 
@@ -50,8 +50,9 @@ def rule(court: Court, submission: Submission, seen: Evidence) -> Ruling:
     pair = weighed(court, seen, names)
     delta = weigh(pair, court.options.margin)
     times = [statistics.median(seen.per_call(arm)) for arm in (0, 1)]
-    tricks += [*charges(seen, court.problem.contract.threads, court.options.device), *supported(seen)]
-    tricks += impossible(court, times[1])
+    tricks += charges(seen, court.problem.contract.threads, court.options.device)
+    timed = [*by_time(seen), *supported(seen), *impossible(court, times[1])]
+    tricks += [] if delta.disturbed or busy(seen, court.options.device) else timed
     if all(item.get("identical") for item in seen.checked) and pair.ratio > ALIKE:
         tricks.append(Trick("fallback", "bit-identical to the reference, and not faster: probably the reference itself", voids=False))
     if (trivial := next((trick for trick in court.opening.tricks if trick.kind == "trivial"), None)) and delta.verdict == "faster":
@@ -95,9 +96,9 @@ def facts(court: Court, seen: Evidence) -> dict[str, Any]:
     timed = [block for block in seen.blocks if block.arm == 1]
     audited = [block for block in timed if block.show is not None]
     return {
-        "draws": court.drawn, "answers_checked": len(seen.checked), "blocks": len(timed), "blocks_audited": len(audited),
+        **seen.facts, "draws": court.drawn, "answers_checked": len(seen.checked), "blocks": len(timed), "blocks_audited": len(audited),
         "calls_timed": sum(block.calls for block in timed), "device": court.options.device, "threads": court.options.threads,
-        "process_pairs": len({block.pair for block in timed}), **seen.facts,
+        "process_pairs": len({block.pair for block in timed}),
     }  # fmt: skip
 
 
@@ -149,19 +150,47 @@ def charges(seen: Evidence, threads: int, device: str) -> list[Trick]:
     own = statistics.median(block.took for block in both[1])
     found = []
     if device == "cpu":
-        beyond = [[block.cpu - threads * block.took for block in blocks] for blocks in both]
+        beyond = [[max(0.0, block.cpu - threads * block.took) for block in blocks] for blocks in both]
         if (extra := excess(*beyond)) > max(OUTSIDE * own, LEAST_OUTSIDE):
             allowed = "one thread" if threads == 1 else f"{threads} threads"
             found.append(Trick("hidden", f"{plain(extra, 's')} of CPU a block beyond the {allowed} of the contract"))
         around = [[block.cpu_around for block in blocks if block.show is None] for blocks in both]
         if (extra := excess(*around)) > max(OUTSIDE * own, LEAST_OUTSIDE):
             found.append(Trick("outside", f"{plain(extra, 's')} of CPU a block is spent before the calls, where the reference spends none"))
+    return found
+
+
+def by_time(seen: Evidence) -> list[Trick]:
+    """The same by the judge's clock, for work that no CPU of the candidate's process tree is charged with."""
+    both = [[block for block in seen.blocks if block.arm == arm] for arm in (0, 1)]
+    own = statistics.median(block.took for block in both[1])
+    found = []
     landing = excess(*([block.land for block in blocks] for blocks in both))
     showing = excess(*([block.show for block in blocks if block.show is not None] for blocks in both))
     for extra, words in ((landing, "before the calls"), (showing, "after the calls, when outputs are read")):
         if extra > max(2 * OUTSIDE * own, LEAST_OUTSIDE):
             found.append(Trick("outside", f"{plain(extra, 's')} a block pass {words}, beyond what the reference needs there"))
     return found
+
+
+def busy(seen: Evidence, device: str) -> bool:
+    """Whether so many blocks were cut into by others on the CPU that times say nothing, against a candidate neither."""
+    if device != "cpu":
+        return False
+    rounds = as_rounds(seen)
+    return any(float(rounds.disturbed[rounds.arm == arm].mean()) > MOST_DISCARDED for arm in (0, 1))
+
+
+def voided(found: Ruling, trick: Trick) -> Ruling:
+    """A ruling that a trick voids, its verdict with it."""
+    delta = None if found.delta is None else replace(found.delta, verdict="failed", reason=trick.words)
+    return replace(found, status="wrong", reason=trick.words, delta=delta, tricks=(*found.tricks, trick))
+
+
+def unsettled(found: Ruling, reason: str) -> Ruling:
+    """A ruling whose times cannot be gone by."""
+    delta = None if found.delta is None else replace(found.delta, verdict="unclear", reason=reason)
+    return replace(found, delta=delta)
 
 
 def supported(seen: Evidence) -> list[Trick]:

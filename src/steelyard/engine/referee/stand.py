@@ -25,7 +25,9 @@ import numpy as np
 
 from steelyard import registry
 from steelyard.engine.messages import Step
+from steelyard.engine.process import close_to_others
 from steelyard.engine.referee import layouts
+from steelyard.engine.referee.adoption import keep_for_good
 from steelyard.engine.referee.parcel import SharedMemory, Unreadable, arrays, pack, prepare_tensors, unpack
 from steelyard.engine.referee.posed import Provisions
 from steelyard.errors import SteelyardError, Unsupported, out_of_memory, spoken
@@ -47,6 +49,8 @@ Hear = Callable[[], Step | None]
 def perform(words: Mapping[str, Any], say: Say, hear: Hear) -> None:
     """Load a candidate, or the reference, and do the judge's steps with it until there are no more."""
     confine(words["folder"])
+    if words["base"]:
+        close_to_others()
     tensors = prepare_tensors() if words["torch"] else None
     memory = (SharedMemory.open(words["inputs"]), SharedMemory.open(words["outputs"]))
     with _as_it_was(words) as changed:
@@ -74,7 +78,8 @@ def told_failure(work: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any]:
 
 
 def confine(folder: str) -> None:
-    """Folders of its own for everything that libraries write, and no file without end."""
+    """Folders of its own for everything that libraries write, no file without end, and no way out of the tree of its processes."""
+    keep_for_good()
     for name, place in PRIVATE.items():
         Path(folder, place).mkdir(exist_ok=True)
         os.environ[name] = str(Path(folder, place))

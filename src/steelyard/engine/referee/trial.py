@@ -29,6 +29,9 @@ DEVICE_BLOCK = 4e-3
 """Seconds of work that a block should have: what asking for it costs is then a small part."""
 FEWEST_ROUNDS, MOST_ROUNDS = 6, 24
 AUDITED, FEWEST_AUDITS = 0.25, 3
+SHOWN = 0.5
+"""How often the reference shows its outputs as well, to tell what showing costs: only when it comes after the candidate, which could
+read them, or see by them that its own will be looked at."""
 VERIFIED = 2
 """Outputs of an audited block that are verified, chosen when it is over."""
 OTHERS = 24
@@ -251,6 +254,8 @@ class Hearing:
                 with self._turn(arm):
                     partner.step("land", slots=slots)
                     times[arm] = partner.step("call")[1]
+                    if not arm:
+                        self.court.hold(slots, numbers, 0)
                     if arm and (turn < 2 or self.rng.random() < AUDITED):
                         self._shown(numbers, [0])
             self.seen.empty.append(self._empty(base))
@@ -289,8 +294,9 @@ class Hearing:
             for turn, arm in enumerate((*order, *order[::-1])):
                 half = turn // 2
                 mine = slice(half * calls, (half + 1) * calls)
+                look = chosen[half] if arm else bool(turn % 2) and self.rng.random() < SHOWN
                 with self._turn(arm):
-                    self._block(base, (pair, number, half, arm), slots[mine], numbers[mine], audit=chosen[half])
+                    self._block(base, (pair, number, half, arm), slots[mine], numbers[mine], audit=look)
             self.seen.empty.append(self._empty(base))
 
     def _block(self, base: Partner, place: tuple[int, ...], slots: Sequence[Any], numbers: Sequence[int], *, audit: bool) -> None:
@@ -307,6 +313,8 @@ class Hearing:
             shown, show = partner.step("show", which=which, inputs=False)
         around = partner.cpu() - called + landed - begun
         self.seen.blocks.append(Block(pair, number, half, arm, len(slots), land, took, show, called - landed, around))
+        if not arm:
+            self.court.hold(slots, numbers, self.rng.randrange(len(slots)))
         if shown is not None and arm:
             picked = self.rng.sample(range(len(which)), min(VERIFIED, len(which)))
             part = {"outputs": [shown["outputs"][index] for index in picked], "inputs": []}
@@ -369,5 +377,5 @@ def hear(court: Court, submission: Submission, pairs: int, stand: Callable[[int]
             return seen
         finally:
             if left := court.unseat(head):
-                seen.tell("left-behind", f"{len(left)} processes that it had started were still running", voids=False)
+                seen.tell("left-behind", f"processes that it had started were still running: {len(left)}", voids=False)
     return seen

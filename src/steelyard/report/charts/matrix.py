@@ -6,10 +6,9 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from steelyard.model import effects
-from steelyard.model.pair import MARGIN, judge
 from steelyard.model.record import BAD
 from steelyard.model.units import with_error
+from steelyard.report.cells import unpaired_words
 from steelyard.report.charts import Chart, Rows, vega
 from steelyard.report.charts.vega import BLUE, GREY, ORANGE, VERMILION, Spec
 
@@ -111,10 +110,7 @@ def matrix_heat_rows(document: dict[str, Any], most: int = MOST_ROWS) -> Rows:
 
 def effect_words(speedup: float, low: float | None, high: float | None) -> str:
     """A speedup of two cases that no comparison holds against each other, by the same rules."""
-    if not low or not high:
-        return effects.speedup(speedup)
-    ratio, ends = 1 / speedup, (1 / high, 1 / low)
-    return effects.effect(ratio, *ends, judge(*ends, MARGIN), margin=MARGIN)
+    return unpaired_words(speedup, low, high)[1]
 
 
 def compared_words(document: dict[str, Any]) -> dict[tuple[str, str], str]:

@@ -11,20 +11,30 @@ from steelyard.report.charts.vega import Spec
 
 TIMELINE = ("case", "track", "kind", "start", "end", "text")
 """`track` is recorded or replayed; `kind` the operator, or `others` beside those that take longest; times are in seconds from the first."""
-MOST_KINDS = 8
+MOST_KINDS, MUCH_LONGER = 6, 3
+"""Kinds with a colour of their own, of seven that there are; and how much longer a recording is that leaves no room for its replay."""
 
 
-def _timeline() -> Chart:
+def _bars() -> Spec:
     across: Spec = times_axis("start", scale={"zero": True, "nice": True})
     down: Spec = {"field": "track", "type": "nominal", "sort": None, "axis": vega.names()}
     tooltip = vega.told(("text", "call"), ("track", "of"))
     bars: Spec = {"y": down, "x": across, "x2": {"field": "end"}, "fill": vega.by_name("kind"), "tooltip": tooltip}
     layers = [vega.layer("bar", bars, height={"band": 0.7}), vega.captions("''", "'time since the first call'")[1]]
+    return vega.framed(layers, {"step": 44})
+
+
+def _timeline() -> Chart:
     reading = (
         "Each bar is one call, coloured by the kinds of operators that take longest here; the calls of the replay "
         "follow each other at once, and gaps in the recording are what Python, autograd and waiting took there."
     )
-    return Chart("replay-timeline", "Recorded and replayed", reading, vega.framed(layers, {"step": 44}), TIMELINE, timeline_rows)
+    return Chart("replay-timeline", "Recorded and replayed", reading, _bars(), TIMELINE, timeline_rows)
+
+
+def _alone() -> Chart:
+    reading = "The same calls of the replay with an axis of their own, since the recording took much longer."
+    return Chart("replay-alone", "The replay alone", reading, _bars(), TIMELINE, alone_rows)
 
 
 def timeline_rows(document: dict[str, Any], case: str | None = None) -> Rows:
@@ -44,7 +54,14 @@ def timeline_rows(document: dict[str, Any], case: str | None = None) -> Rows:
             text = f"{name}, {plain(lasted, 's')}"
             kind = name if name in largest else "others"
             rows.append({"case": found["id"], "track": track, "kind": kind, "start": start, "end": start + lasted, "text": text})
-    return rows
+    return sorted(rows, key=lambda row: row["kind"] == "others")
 
 
-CHARTS = (_timeline(),)
+def alone_rows(document: dict[str, Any], case: str | None = None) -> Rows:
+    """The calls of a replay that is hard to see beside its recording; none where it is not."""
+    rows = timeline_rows(document, case)
+    ends = {track: max((row["end"] for row in rows if row["track"] == track), default=0.0) for track in ("recorded", "replayed")}
+    return [row for row in rows if row["track"] == "replayed"] if ends["recorded"] > MUCH_LONGER * ends["replayed"] else []
+
+
+CHARTS = (_timeline(), _alone())

@@ -50,7 +50,7 @@ def banner(
     asked = comparison is not None and not _inside(comparison) and any(delta.verdict in CHANGED for delta in comparison.comparable)
     told = [*compared, *since] if asked else [*since, *compared]
     broken = _broken(counts) if told else ()
-    fastest = () if beside and table and len(table.rows) <= MOST_BESIDE else _fastest(table)
+    fastest = () if beside and table and len(table.rows) <= MOST_BESIDE else [_once(line, compared) for line in _fastest(table)]
     told = [*broken, *(told or _statuses(counts)), *_missing(comparison), *_unmade(comparison), *_absent(counts, absent), *fastest]
     said = [f"{line[0].upper()}{line[1:]}" for line in told] or ["Nothing was measured."]
     tone = _tone(counts, comparison, bool(slower))
@@ -118,7 +118,7 @@ def _compared(comparison: Comparison | None, labels: Mapping[str, str]) -> Itera
 
 def _mean(mean: Mean, metric: str) -> str:
     """`34 % slower [27, 41], geometric mean of 24`."""
-    return f"{change(mean.ratio, mean.low, mean.high, metric=metric)}, geometric mean of {mean.n}"
+    return mean.words(metric)
 
 
 def _parts_compared(comparison: Comparison | None) -> Iterable[str]:
@@ -245,6 +245,13 @@ def _statuses(counts: Mapping[str, int]) -> Iterable[str]:
 
 def _counted(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{count} {status.replace('_', ' ')}" for status, count in counts.items() if count)
+
+
+def _once(line: str, before: Iterable[str]) -> str:
+    """A sentence without its last part, where a sentence before it has the same figures."""
+    first, sign, rest = line.partition("; ")
+    figures = rest[rest.find(" is ") + 4 : rest.find("]") + 1]
+    return f"{first}." if sign and figures and any(figures in other for other in before) else line
 
 
 def _fastest(table: StackTable | None) -> Iterable[str]:

@@ -11,14 +11,16 @@ from typing import Any
 import torch
 
 from steelyard.traces.nodes import TensorRef
+from steelyard.workloads.traces._deciding import Bounds, decisions
 from steelyard.workloads.traces._operators import FoundOperator
-from steelyard.workloads.traces._program import ReplayedCall, ReplayProgram, Several, Slot, outputs_of, slots_in
+from steelyard.workloads.traces._program import ReplayedCall, ReplayProgram, Several, Slot, slots_by_place, slots_in
 
 SAME_VALUES = {
     "view", "_unsafe_view", "reshape", "slice", "select", "unsqueeze", "squeeze", "expand", "expand_as", "permute", "transpose", "t",
     "contiguous", "clone", "detach", "alias", "to", "_to_copy", "flatten", "unflatten", "narrow", "split", "split_with_sizes", "chunk",
     "unbind", "cat", "stack", "repeat", "as_strided", "copy_", "view_as", "movedim", "tile", "roll", "flip", "_reshape_alias", "clamp",
     "clamp_min", "masked_fill", "where", "index_select", "gather", "index", "type_as", "unfold", "pin_memory", "lift_fresh",
+    "detach_", "as_strided_", "t_", "transpose_", "squeeze_", "unsqueeze_",
 }  # fmt: skip
 """What comes out of these is among what goes in, so bounds on their results are bounds on their inputs."""
 POSITIVE = {"sqrt", "rsqrt", "log", "log2", "log10", "log1p", "_foreach_sqrt", "_foreach_log", "sqrt_", "rsqrt_", "pow", "reciprocal"}
@@ -105,26 +107,6 @@ class NamedArguments:
         return ((slot, most) for slot in self.slots(name) if most)
 
 
-@dataclass
-class Bounds:
-    """What is known of the values that a slot must have: below `most`, growing from 0 to `total`, or positive."""
-
-    most: int | None = None
-    total: int | None = None
-    positive: bool = False
-    chosen: int | None = None
-    """How many of a mask's elements are set, where a recorded shape depends on that."""
-
-    def join(self, other: Bounds) -> bool:
-        """Take on another's demands; whether that changed anything."""
-        before = (self.most, self.total, self.positive, self.chosen)
-        self.most = other.most if self.most is None else self.most if other.most is None else min(self.most, other.most)
-        self.total = self.total if self.total is not None else other.total
-        self.chosen = self.chosen if self.chosen is not None else other.chosen
-        self.positive |= other.positive
-        return before != (self.most, self.total, self.positive, self.chosen)
-
-
 def bounds_of(program: ReplayProgram, found: Mapping[int, FoundOperator]) -> dict[int, Bounds]:
     """What later calls demand of each slot, carried back through calls that leave values as they are."""
     known: defaultdict[int, Bounds] = defaultdict(Bounds)
@@ -154,10 +136,10 @@ def _demands(call: ReplayedCall, operator: FoundOperator) -> Iterable[tuple[int,
             yield from ((slot, Bounds(total=whole)) for slot in named.slots(name))
     for slot, most in named.looked_up():
         yield slot, Bounds(most=most)
-    made = outputs_of(call.node)
-    if named.base in ("nonzero", "masked_select") and made and made[0].shape:
-        place = "self" if named.base == "nonzero" else "mask"
-        yield from ((slot, Bounds(chosen=made[0].shape[0])) for slot in named.slots(place))
+    slots = slots_by_place(call)
+    for place, wanted in decisions(call.node, operator):
+        if (decided := slots[place]) is not None:
+            yield decided, wanted
 
 
 def in_range(values: Any, most: int) -> bool:

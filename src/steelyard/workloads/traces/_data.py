@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from steelyard.traces.nodes import SIZES, TensorRef
-from steelyard.workloads.traces._bounds import Bounds
+from steelyard.workloads.traces._deciding import Bounds
 from steelyard.workloads.traces._program import Given, ReplayProgram, reach
 
 DTYPES: dict[str, torch.dtype] = {name: getattr(torch, name) for name in SIZES if hasattr(torch, name)}
@@ -95,7 +95,7 @@ class TensorSource:
     def _values(self, item: Given, shape: Sequence[int], wanted: Bounds, generator: torch.Generator) -> Any:
         ref = item.ref
         dtype, count = DTYPES[ref.dtype], math.prod(shape)
-        if dtype.is_floating_point or dtype.is_complex:
+        if (dtype.is_floating_point or dtype.is_complex) and wanted.chosen is None:
             drawn = torch.randn(count, generator=generator, dtype=torch.float32).mul_(scale_of(ref))
             return (drawn.abs_().add_(LEAST_SCALE) if wanted.positive else drawn).view(tuple(shape)).to(dtype)
         recorded = self._recorded(item, count)
@@ -103,10 +103,12 @@ class TensorSource:
             return recorded.view(tuple(shape))
         if wanted.total is not None:
             return torch.linspace(0, wanted.total, count).floor().to(dtype).view(tuple(shape))
-        if wanted.chosen is not None and dtype == torch.bool:
+        if wanted.chosen is not None:
             chosen = torch.zeros(count, dtype=dtype)
-            chosen[: min(count, wanted.chosen)] = True
+            chosen[: min(count, wanted.chosen)] = 1
             return chosen.view(tuple(shape))
+        if wanted.parts is not None:
+            return torch.tensor(parts_of(*wanted.parts, count), dtype=dtype).view(tuple(shape))
         low, high = self.ranges.get(item.node, {}).get(item.place, (0, -1))
         if high < low:
             low, high = (1, 1) if wanted.most is None else (0, wanted.most - 1)
@@ -125,6 +127,19 @@ class TensorSource:
         if not path.is_file() or path.is_symlink() or path.stat().st_size != count * dtype.itemsize:
             return None
         return torch.frombuffer(bytearray(path.read_bytes()), dtype=dtype)
+
+
+def parts_of(total: int, greatest: int, count: int) -> list[int]:
+    """Lengths that add up: falling from the greatest, or without one as equal as can be."""
+    if not greatest:
+        each, more = divmod(total, count)
+        return [each + (place < more) for place in range(count)]
+    found: list[int] = []
+    left = total
+    for others in reversed(range(count)):
+        found.append(min(greatest, max(1, left - others)))
+        left -= found[-1]
+    return found
 
 
 def scale_of(ref: TensorRef) -> float:

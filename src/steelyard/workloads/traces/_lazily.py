@@ -9,8 +9,8 @@ from typing import Any
 import torch
 
 from steelyard.workloads.traces import _play
-from steelyard.workloads.traces._bounds import Bounds
 from steelyard.workloads.traces._data import DTYPES, LEAST_SCALE, TensorSource, contiguous, groups_of
+from steelyard.workloads.traces._deciding import Bounds
 from steelyard.workloads.traces._program import Given, ReplayProgram, reach
 
 

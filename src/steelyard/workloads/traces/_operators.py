@@ -46,6 +46,8 @@ class FoundOperator:
     call: Any
     schema: Any
     packet: Any
+    with_grad: bool = False
+    """Whether gradients are on while it is called, which some operators of a training step look at."""
 
     @functools.cached_property
     def views(self) -> bool:

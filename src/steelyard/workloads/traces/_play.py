@@ -149,7 +149,8 @@ class Linker:
         constant = {name: self._constant(index) for name, index in named.items() if isinstance(index, int) and index >= self.program.slots}
         moving = {name: index for name, index in named.items() if name not in constant}
         used = {name: value for name, value in constant.items() if value is not None}
-        target = functools.partial(operator_here.call, **used) if used else operator_here.call
+        plain = with_grad(operator_here.call) if operator_here.with_grad else operator_here.call
+        target = functools.partial(plain, **used) if used else plain
         if moving:
             return Linked(functools.partial(_by_name, target, tuple(moving)), picker([*places, *moving.values()]))
         return Linked(target, picker(places))
@@ -217,6 +218,20 @@ def picker(indices: Sequence[Any]) -> Pick:
         return operator.itemgetter(*indices)
     parts = [operator.itemgetter(index) if isinstance(index, int) else picker(index) for index in indices]
     return lambda slots: [part(slots) for part in parts]
+
+
+def with_grad(call: Callable[..., Any]) -> Callable[..., Any]:
+    """A call with gradients on; a replay has them off, as no tensor of it needs one."""
+    switch = torch._C._set_grad_enabled
+
+    def called(*args: Any, **kwargs: Any) -> Any:
+        switch(True)
+        try:
+            return call(*args, **kwargs)
+        finally:
+            switch(False)
+
+    return called
 
 
 def _by_name(call: Callable[..., Any], names: tuple[str, ...], *args: Any) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -136,17 +136,41 @@ def slots_in(value: Any) -> list[int]:
     return slots_in(value.items) if isinstance(value, Several) else []
 
 
+def slots_by_place(call: ReplayedCall) -> list[int | None]:
+    """The slot of each tensor that a call takes, by its place among them; None where another value goes in its place."""
+    return [slot for argument, value in zip(call.node.inputs, call.arguments, strict=True) for slot in _leaves(argument, value)]
+
+
+def _leaves(argument: TraceArgument, value: Any) -> Iterator[int | None]:
+    if isinstance(argument.value, TensorRef):
+        yield value.number if isinstance(value, Slot) else None
+    elif isinstance(argument.value, tuple):
+        for item, inner in zip(argument.value, value.items, strict=True):
+            yield from _leaves(item, inner)
+
+
 def _read(call: ReplayedCall) -> list[int]:
     return [*slots_in(call.arguments), *(alias.source for _, alias in call.before)]
 
 
-def program_of(nodes: Sequence[TraceNode], skipped: Mapping[int, str], strange: Collection[tuple[int, int]] = ()) -> ReplayProgram:
+@dataclass(frozen=True)
+class Amendments:
+    """Where a program departs from passing on what calls give: what it then takes is made beforehand, or is a number."""
+
+    replaced: Collection[tuple[int, int]] = ()
+    """Results by node and place that nothing reads: later calls get a given tensor of the recorded form."""
+    own: Collection[tuple[int, int]] = ()
+    """Arguments by node and place among its tensors that get a given tensor of their own, whatever made the recorded one."""
+    numbers: Mapping[tuple[int, int], TraceArgument] = field(default_factory=dict)
+    """Arguments by node and place that are numbers: PyTorch recorded them as tensors."""
+
+
+def program_of(nodes: Sequence[TraceNode], skipped: Mapping[int, str], amendments: Amendments | None = None) -> ReplayProgram:
     """Link what calls give to what later ones take.
 
-    `skipped` are nodes that are not called, with the reason; what they would have made is given instead. `strange` are outputs (node
-    and place) that came out in another form than was recorded: later calls get the recorded form.
+    `skipped` are nodes that are not called, with the reason; what they would have made is given instead.
     """
-    made = _Linking(skipped, frozenset(strange))
+    made = _Linking(skipped, amendments or Amendments())
     for node in nodes:
         if node.id not in skipped:
             made.add(node)
@@ -156,8 +180,8 @@ def program_of(nodes: Sequence[TraceNode], skipped: Mapping[int, str], strange: 
 class _Linking:
     """A program while it is put together."""
 
-    def __init__(self, skipped: Mapping[int, str], strange: frozenset[tuple[int, int]]) -> None:
-        self.skipped, self.strange = skipped, strange
+    def __init__(self, skipped: Mapping[int, str], amendments: Amendments) -> None:
+        self.skipped, self.amendments = skipped, amendments
         self.calls: list[ReplayedCall] = []
         self.given: list[Given] = []
         self.latest: dict[Key, int] = {}
@@ -170,19 +194,29 @@ class _Linking:
 
     def add(self, node: TraceNode) -> None:
         self.before, self.seen = [], 0
-        arguments = tuple(self._argument(node, argument) for argument in node.inputs)
+        arguments = tuple(self._taken(node, place, argument) for place, argument in enumerate(node.inputs))
         results: list[int | None] = []
         for place, ref in enumerate(outputs_of(node)):
-            if (node.id, place) in self.strange:
-                results.append(None)
-                continue
             key = key_of(ref)
+            if (node.id, place) in self.amendments.replaced:
+                results.append(None)
+                self.latest.pop(key, None)
+                if not _takes(node, ref):
+                    self.owner.pop(ref.storage, None)
+                continue
             slot = self._new()
             self.latest[key] = slot
             group = self.owner[ref.storage][2] if ref.storage in self.owner and _takes(node, ref) else None
             self.owner[ref.storage] = (slot, ref, group)
             results.append(slot)
         self.calls.append(ReplayedCall(node, arguments, tuple(results), tuple(self.before)))
+
+    def _taken(self, node: TraceNode, place: int, argument: TraceArgument) -> Any:
+        number = self.amendments.numbers.get((node.id, place))
+        if number is None:
+            return self._argument(node, argument)
+        self.seen += 1
+        return number
 
     def _argument(self, node: TraceNode, argument: TraceArgument) -> Any:
         if isinstance(argument.value, TensorRef):
@@ -194,6 +228,10 @@ class _Linking:
 
     def _slot(self, node: TraceNode, place: int, ref: TensorRef) -> int:
         key = key_of(ref)
+        if (node.id, place) in self.amendments.own:
+            slot, self.groups = self._new(), self.groups + 1
+            self.given.append(Given(slot, ref, self.groups - 1, node.id, place))
+            return slot
         if key in self.latest:
             return self.latest[key]
         owner = self.owner.get(ref.storage)

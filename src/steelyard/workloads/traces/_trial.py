@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,14 +11,16 @@ import torch
 
 from steelyard.errors import Unsupported, out_of_memory, told
 from steelyard.model.units import plain as quantity
-from steelyard.traces.nodes import TensorRef, TraceNode
+from steelyard.traces.nodes import TensorRef, TraceArgument, TraceNode
 from steelyard.workloads.traces import _play
 from steelyard.workloads.traces._bounds import bounds_of, out_of_range
 from steelyard.workloads.traces._data import DTYPES, TensorSource
 from steelyard.workloads.traces._operators import FoundOperator, KnownOperators, NotReplayed, fitted
-from steelyard.workloads.traces._program import ReplayedCall, ReplayProgram, outputs_of, program_of, reach
+from steelyard.workloads.traces._outside import outside_of
+from steelyard.workloads.traces._program import Amendments, ReplayedCall, ReplayProgram, outputs_of, program_of, reach
 
-MOST_ROUNDS = 6
+MOST_ROUNDS = 8
+NUMBER = 0.5
 LONGEST = 160
 
 
@@ -52,21 +54,35 @@ def refused(nodes: Sequence[TraceNode], known: KnownOperators, skip: Mapping[str
 
 def try_out(nodes: Sequence[TraceNode], found: Mapping[int, FoundOperator], reasons: Mapping[int, str], source: TensorSource) -> Fitted:
     """A program whose calls all work here; what fails is left out, and its results are given instead."""
-    reasons, strange = dict(reasons), dict[tuple[int, int], str]()
+    reasons, strange, found = dict(reasons), dict[tuple[int, int], str](), dict(found)
+    numbers: dict[tuple[int, int], TraceArgument] = {}
     for last in range(MOST_ROUNDS):
-        program = program_of(nodes, reasons, strange)
+        program = _program(nodes, found, reasons, strange, numbers)
         tensors = _given(program, found, source, reasons)
         if tensors is None:
             continue
-        failed, unlike = _each(program, found, tensors, source)
-        if not failed and not (unlike.keys() - strange.keys()):
+        seen = _each(program, found, tensors, source)
+        if not seen.failed and not (seen.strange.keys() - strange.keys()) and not seen.otherwise:
             break
-        reasons |= failed
-        strange |= unlike
+        reasons |= seen.failed
+        strange |= seen.strange
+        for node, (operator_here, own) in seen.otherwise.items():
+            found[node] = operator_here
+            numbers |= own
         if last == MOST_ROUNDS - 2:
             strange = {key: why for key, why in strange.items() if key[0] not in reasons}
+    else:
+        program = _program(nodes, found, reasons, strange, numbers)
     kept = {node: item for node, item in found.items() if node not in reasons}
     return Fitted(dataclasses.replace(program, skipped=dict(reasons)), kept, strange)
+
+
+def _program(
+    nodes: Sequence[TraceNode], found: Mapping[int, FoundOperator], reasons: Mapping[int, str], strange: Collection[tuple[int, int]],
+    numbers: Mapping[tuple[int, int], TraceArgument],
+) -> ReplayProgram:  # fmt: skip
+    outside = outside_of(nodes, {node: item for node, item in found.items() if node not in reasons})
+    return program_of(nodes, reasons, Amendments({*strange, *outside.made}, outside.read, numbers))
 
 
 def _given(program: ReplayProgram, found: Mapping[int, FoundOperator], source: TensorSource, reasons: dict[int, str]) -> list[Any] | None:
@@ -89,33 +105,75 @@ def _given(program: ReplayProgram, found: Mapping[int, FoundOperator], source: T
         raise Unsupported("a tensor of the trace cannot be made", why=told(error, LONGEST), do="steelyard trace validate FILE") from error
 
 
-def _each(
-    program: ReplayProgram, found: Mapping[int, FoundOperator], tensors: Sequence[Any], source: TensorSource
-) -> tuple[dict[int, str], dict[tuple[int, int], str]]:
+@dataclass
+class _Seen:
+    """What a round of calls showed: those that failed, results in another form, and calls that are to be made otherwise."""
+
+    failed: dict[int, str] = field(default_factory=dict)
+    strange: dict[tuple[int, int], str] = field(default_factory=dict)
+    otherwise: dict[int, tuple[FoundOperator, dict[tuple[int, int], TraceArgument]]] = field(default_factory=dict)
+
+
+def _each(program: ReplayProgram, found: Mapping[int, FoundOperator], tensors: Sequence[Any], source: TensorSource) -> _Seen:
     """Make each call once; where one fails, what it would have made is made up, so that the next ones are seen too."""
     linker = _play.Linker(program, source.device_of)
     steps = linker.steps(found)
     slots = list(steps.template)
     for slot, tensor in zip(steps.given, tensors, strict=True):
         slots[slot] = tensor
-    failed: dict[int, str] = {}
-    strange: dict[tuple[int, int], str] = {}
-    waiting = iter(steps.steps)
+    seen, waiting = _Seen(), iter(steps.steps)
     with torch.no_grad():
         for call in program.calls:
             for slot, _ in call.before:
                 alias = next(waiting)
                 slots[slot] = _attempt(alias, slots, {}, 0)
-            step = next(waiting)
+            step, made = next(waiting), None
             if why := out_of_range(call, found[call.node.id], slots):
-                failed[call.node.id] = why
-                made = None
+                seen.failed[call.node.id] = why
             else:
-                made = _attempt(step, slots, failed, call.node.id)
-            _put(call, made, slots, source, strange, bad=call.node.id in failed)
+                made = _attempt(step, slots, seen.failed, call.node.id)
+                if call.node.id not in seen.failed and _unlike(call, made):
+                    made = _otherwise(call, found[call.node.id], linker, slots, seen, made)
+            _put(call, made, slots, source, seen.strange, bad=call.node.id in seen.failed)
             for slot in call.over:
                 slots[slot] = None
-    return failed, strange
+    return seen
+
+
+def _unlike(call: ReplayedCall, made: Any) -> bool:
+    """Whether a result came out in another form than was recorded."""
+    places = zip(outputs_of(call.node), _play.result_paths(call.node), strict=True)
+    return any(_play.differs(_play.value_at(made, path), ref) for ref, path in places)
+
+
+def _otherwise(call: ReplayedCall, operator_here: FoundOperator, linker: _play.Linker, slots: list[Any], seen: _Seen, made: Any) -> Any:
+    """Make a call in other ways in which it may have been recorded; one that gives the recorded forms is kept.
+
+    PyTorch records the number of `x * 0.5` as a tensor, which gives another format than the number where all have no dimensions;
+    and some operators make less where gradients are off.
+    """
+    numbers = {place: number for place, argument in enumerate(call.node.inputs) if (number := _number(call.node, place, argument))}
+    changed = dataclasses.replace(call, arguments=tuple(numbers.get(place, argument) for place, argument in enumerate(call.arguments)))
+    ways = [(changed, operator_here, numbers)] if numbers else []
+    for other, found, own in [*ways, (call, dataclasses.replace(operator_here, with_grad=True), {})]:
+        linked = linker.link(other, found)
+        slots += linker.plain[len(slots) - linker.program.slots :]
+        failed: dict[int, str] = {}
+        again = _attempt(_play.ReplayStep(linked.call, linked.pick, _play.NONE, (), ()), slots, failed, 0)
+        if not failed and not _unlike(call, again):
+            seen.otherwise[call.node.id] = found, {(call.node.id, place): number for place, number in own.items()}
+            return again
+    return made
+
+
+def _number(node: TraceNode, place: int, argument: TraceArgument) -> TraceArgument | None:
+    """The number that a tensor without dimensions may stand for, in the formats that Python's numbers have; a whole one is in its range."""
+    ref = argument.value
+    if not isinstance(ref, TensorRef) or ref.shape or ref.device not in ("", "cpu") or ref.dtype not in ("float64", "int64"):
+        return None
+    if ref.dtype == "float64":
+        return TraceArgument("float", NUMBER)
+    return TraceArgument("int", node.tensor_ranges.get(place, (1, 1))[0])
 
 
 def _put(call: ReplayedCall, made: Any, slots: list[Any], source: TensorSource, strange: dict[tuple[int, int], str], *, bad: bool) -> None:

@@ -77,7 +77,7 @@ def trace(
 
     from steelyard.workloads.traces import _comms, _lazily, _play, _task, comms
 
-    choice = ReplayChoice(what, subgraph or "", step, _words(skip), _words(imports), tuple(settings.allow))
+    choice = ReplayChoice(what, subgraph or "", step, _words(skip), _agreed(_words(imports), settings.allow), tuple(settings.allow))
     if what == "communication":
         return comms.build(file, step, subgraph or "", be, _comms.CommChoice())
     seat = be.join() if be.seat.size > 1 else be.seat
@@ -97,7 +97,18 @@ def trace(
 
 
 def _words(value: Any) -> tuple[str, ...]:
-    return () if value is None else (value,) if isinstance(value, str) else tuple(value)
+    """One word or several, in a list or with + between them."""
+    return () if value is None else tuple(value.split("+")) if isinstance(value, str) else tuple(value)
+
+
+def _agreed(modules: Sequence[str], allow: Sequence[str]) -> tuple[str, ...]:
+    """Modules that the user named; an experiment's file may name some too, and importing one runs its code."""
+    for name in modules:
+        if f"import:{name}" not in allow:
+            raise Unsupported(
+                f"module {name[:80]!r} is not imported", why="that runs its code", do=f"allow it with --allow import:{name[:80]}"
+            )
+    return tuple(modules)
 
 
 def _lazy(allocation: str, made: PreparedReplay, be: Any) -> bool:

@@ -37,6 +37,17 @@ def whole(count, low, high, dtype):
     """Random whole numbers from low to high."""
     return torch.randint(low, high + 1, (count,)).to(dtype)
 
+
+def over(whole, dtype, offset, shape, strides):
+    """A tensor in the memory of another, and no view of it, which could not be changed in all ways."""
+    return torch.empty(0, dtype=dtype, device=whole.device).set_(whole.untyped_storage(), offset, shape, strides)
+
+
+def with_grad(operator, *args, **kwargs):
+    """Call an operator that looks at whether gradients are on."""
+    with torch.enable_grad():
+        return operator(*args, **kwargs)
+
 '''
 TAIL = '''
 
@@ -114,8 +125,7 @@ def _given(made: Any, source: Any) -> Iterator[str]:
         for item in group:
             ref = item.ref
             strides = tuple(ref.strides or _data.contiguous(ref.shape))
-            own = f"g{number}" if ref.dtype == whole.ref.dtype else f"g{number}.view({_data.DTYPES[ref.dtype]})"
-            yield f"t{item.slot} = {own}.as_strided({tuple(ref.shape)}, {strides}, {ref.offset})"
+            yield f"t{item.slot} = over(g{number}, {_data.DTYPES[ref.dtype]}, {ref.offset}, {tuple(ref.shape)}, {strides})"
 
 
 def _values(base: Any, ref: TensorRef, dtype: Any, count: int, wanted: Any) -> str:
@@ -127,7 +137,7 @@ def _values(base: Any, ref: TensorRef, dtype: Any, count: int, wanted: Any) -> s
         return f"normal({count}, {scale_of(ref):.6g}, {dtype}, {bool(wanted and wanted.positive)})"
     flat = torch.empty(0, dtype=dtype).set_(base.untyped_storage().cpu())[:count] if dtype != torch.bool else base.untyped_storage().cpu()
     listed = [int(value) for value in flat.tolist()][:count]
-    if dtype == torch.bool or count <= MOST_LISTED or (wanted and wanted.total is not None):
+    if dtype == torch.bool or count <= MOST_LISTED or (wanted and (wanted.total, wanted.parts) != (None, None)):
         same = len(set(listed)) == 1
         return f"torch.full(({count},), {listed[0]}, dtype={dtype})" if same else f"torch.tensor({json.dumps(listed)}, dtype={dtype})"
     return f"whole({count}, {min(listed)}, {max(listed)}, {dtype})"
@@ -150,6 +160,8 @@ def _calls(made: Any) -> Iterator[str]:
         space, _, rest = found.name.partition("::")
         base, _, overload = rest.partition(".")
         made_text = f"OPS.{space}.{base}.{overload or 'default'}({', '.join(words)})"
+        if found.with_grad:
+            made_text = f"with_grad(OPS.{space}.{base}.{overload or 'default'}, {', '.join(words)})"
         results = [(slot, path) for slot, path in zip(call.results, result_paths(call.node), strict=True) if slot is not None]
         if not results:
             yield made_text

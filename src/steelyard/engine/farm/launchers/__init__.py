@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Literal, Protocol
@@ -45,7 +45,7 @@ class Invitation:
     run: str
     host: str
     port: int
-    secret: bytes
+    secret: bytes = field(repr=False)
     certificate: str = ""
     parcel: Path | None = None
 

@@ -159,6 +159,42 @@
   // The same chart in the words of this page, given as pairs.
   const reworded = (about, words) => JSON.parse(JSON.stringify(about), (key, part) => (typeof part === "string" ? words.reduce((text, [from, to]) => text.replaceAll(from, () => to), part) : part));
 
+  // ---- points by keyboard: arrows go from one to the next, Enter opens it, and what a pointer would be told is said below
+
+  // What is drawn of each datum: its shape, and the words that a pointer gets. A canvas has no shapes, so its points are told alone.
+  function points(place, rows) {
+    const drawn = [...place.querySelectorAll(".mark-symbol > path, .mark-rect > path")].filter((node) => node.__data__?.tooltip);
+    const words = (told) => (typeof told === "object" ? Object.entries(told).map(([name, value]) => `${name}: ${value}`).join(" · ") : String(told));
+    if (drawn.length) return drawn.map((shape) => ({ shape, datum: shape.__data__.datum, said: words(shape.__data__.tooltip) }));
+    return rows.map((datum) => ({ shape: null, datum, said: [datum.label || datum.line || datum.row || datum.case, datum.text].filter(Boolean).join(" · ") })).filter((point) => point.said);
+  }
+
+  const STEPS = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1, PageDown: 10, PageUp: -10, Home: -Infinity, End: Infinity };
+
+  function reachable(body, place, rows, title, click) {
+    const told = el("p", { class: "chart-point", role: "status" });
+    const keys = click ? "arrow keys go from one to the next, Enter opens its case" : "arrow keys go from one to the next";
+    const holder = el("div", { class: "chart-points", tabindex: "0", role: "group", "aria-label": `Points of ${title}: ${keys}` }, body);
+    let at = -1;
+    const mark = (known) => {
+      known.forEach(({ shape }, place) => shape?.classList.toggle("point-now", place === at));
+      told.textContent = known[at] ? `${known[at].said}  (${at + 1} of ${known.length})` : "";
+    };
+    holder.addEventListener("keydown", (event) => {
+      const known = points(place, rows);
+      if (event.key === "Enter" && known[at] && click) click(known[at].datum);
+      if (!(event.key in STEPS) || !known.length || event.ctrlKey || event.metaKey || event.altKey) return;
+      event.preventDefault();
+      at = Math.min(known.length - 1, Math.max(0, at + STEPS[event.key]));
+      mark(known);
+    });
+    holder.addEventListener("blur", () => {
+      at = -1;
+      mark(points(place, rows));
+    });
+    return [holder, told];
+  }
+
   function chart(container, name, rows, options = {}) {
     for (const one of live) one.sweep();
     const usual = S.doc.charts[name];
@@ -169,12 +205,12 @@
     const data = options.data || (() => rows);
     // Vega names its own container; the words that count are around it.
     const place = el("div", { "aria-hidden": "true" });
-    const body = el("div", { class: "chart-body", role: "img", "aria-label": `${title}. ${about.reading}` }, place);
+    const body = el("div", { class: "chart-body", role: "img", "aria-label": `${title}. ${options.reading || about.reading}` }, place);
     const box = el("div", { class: "chart-table", hidden: true });
     const figure = el("figure", { class: "chart", "data-chart": name },
       el(options.heading || "h3", { class: "chart-title" }, title),
-      el("figcaption", {}, about.reading, options.note ? ` ${options.note}` : ""),
-      body,
+      reachable(body, place, rows, title, options.click),
+      el("figcaption", {}, options.reading || about.reading, options.note ? ` ${options.note}` : ""),
       el("p", { class: "chart-links" }, dataLinks(`${S.doc.title || "steelyard"}-${options.file || name}`, data, about.columns), el("span", { class: "dot" }, " · "), tableToggle(options.file || name, () => plainTable(data(), about.columns, title), box)),
       box);
     container.append(figure);

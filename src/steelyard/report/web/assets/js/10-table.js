@@ -77,7 +77,7 @@
     const body = el("tbody");
     const foot = el("div", { class: "pager" });
     const grid = el("table", { "data-table": options.name }, el("caption", { class: "visually-hidden" }, options.caption || `${noun}s`), head, body);
-    const box = el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": options.caption || `${noun}s` }, grid);
+    const box = el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": `${options.caption || `${noun}s`}, table` }, grid);
     container.append(el("div", { class: "table-box" }, el("div", { class: "table-top" }, count, links), box, foot));
     let rows = options.rows;
     let total = rows.length;

@@ -6,8 +6,8 @@
   const { el, fmt, doc } = S;
   const WIDE = { x: 8, y: 5 };
   const PARTS = ["workload", "axis", "fixed", "mode"];
-  const MOST_COLUMNS = 9;
   const MOST_CELLS = 20;
+  const MOST_MULTIPLES = 24;
   const UNPAIRED = "Measured apart, unpaired, unless the data says side by side: drift can move such ratios.";
 
   // ---- what the address asks for: each choice narrows the next, and one that no longer fits falls back to the first
@@ -150,6 +150,28 @@
     box.lastElementChild.style.setProperty("--cells", Math.ceil(count / step));
   }
 
+  // Every other sweep over the same parameter as a picture of its own: workloads and dtypes beside each other, each with who is best where.
+  function drawMultiples(main, chosen, metric) {
+    const others = doc.sweep.filter((sweep) => sweep !== chosen && sweep.axis === chosen.axis && sweep.kind === "number" && chosen.kind === "number" && sweep.metrics.includes(metric));
+    if (!others.length) return;
+    const grid = el("div", { class: "grid3 multiples" });
+    const more = others.length > MOST_MULTIPLES && el("p", { class: "note" }, `The first ${MOST_MULTIPLES} of ${fmt.count(others.length)}; the choices above lead to the others.`);
+    main.append(el("section", { class: "below", "aria-label": `Other sweeps over ${chosen.axis}` }, el("h2", {}, `Other sweeps over ${chosen.axis}`), grid, more));
+    others.slice(0, MOST_MULTIPLES).forEach((sweep, at) => {
+      const lines = sweep.lines.map((line) => line.name);
+      const base = sweep.baseline || lines[0];
+      const rows = lineRows(sweep, metric);
+      const cells = metric === "time" && lines.length > 1 ? heatRows(sweep, metric, base) : [];
+      const ahead = cells.some((cell) => cell.speedup) ? speedupRows(sweep, base, cells) : [];
+      const shown = ahead.length > 1 ? ahead : rows;
+      if (!shown.length) return;
+      const name = ahead.length > 1 ? `sweep-speedup-${wide(shown.map((row) => row.x), WIDE.x) ? "log" : "linear"}` : chartName(sweep, rows);
+      const held = [sweep.fixed, sweep.mode].filter(Boolean).join(", ");
+      const reading = `${ahead.length > 1 ? `Speedup over ${base}` : fmt.label(metric)}, with ${held || "nothing else held"}.${verdict(sweep, metric, rows)}`;
+      S.chart(grid, name, shown, { title: sweep.workload, file: `sweep-${at}`, heading: "h3", reading, height: 170, click: () => S.go(Object.fromEntries(PARTS.map((part) => [part, sweep[part]]))) });
+    });
+  }
+
   function draw(main, state) {
     const found = chosenSweep(state.query);
     const { sweep } = found;
@@ -163,9 +185,9 @@
     const cells = doc.metrics[metric]?.better === "none" || lines.length < 2 ? [] : heatRows(sweep, metric, base);
     const heat = cells.some((cell) => cell.speedup) ? cells : [];
     const xs = [...new Set(rows.map((row) => row.x))];
-    const aside = el("div");
-    const box = el("div");
-    main.append(el("div", { class: xs.length <= MOST_COLUMNS && heat.length ? "pair pair-wide" : "pair" }, box, aside));
+    const aside = el("div", { class: "below" });
+    const box = el("div", { class: "grid2" });
+    main.append(box, aside);
     const click = (datum) => datum.case && S.go(S.caseHref(datum.case));
     const about = S.capital(fmt.label(metric));
     if (rows.length) S.chart(box, chartName(sweep, rows), rows, { title: `${about} over ${sweep.axis}`, file: "sweep", heading: "h2", click, signals: sweep.kind === "number" && xs.length <= 16 ? { ticks: xs.sort((a, b) => a - b) } : {} });
@@ -174,6 +196,7 @@
     if (ahead.length > 1) S.chart(box, `sweep-speedup-${wide(xs, WIDE.x) ? "log" : "linear"}`, ahead, { title: `Speedup over ${base}, by ${sweep.axis}`, file: "sweep-speedup", heading: "h2", click, signals: xs.length <= 16 ? { ticks: xs.sort((a, b) => a - b) } : {} });
     if (heat.length) drawHeat(aside, heat, { click, height: lines.length * 34, title: metric === "time" ? `Speedup over ${base}` : `${about}: times better than ${base}` });
     S.fill(aside, [notes(sweep)]);
+    drawMultiples(main, sweep, metric);
   }
 
   S.sweepRows = lineRows;

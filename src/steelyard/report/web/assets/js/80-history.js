@@ -205,6 +205,44 @@
     ].filter(Boolean);
   }
 
+  // ---- all series as tiles on one scale: each case about its own median, so that five percent looks the same everywhere
+
+  const TILE = { width: 200, height: 44, edge: 5, most: 48, least: 0.03, share: 0.98 };
+  const away = (points) => {
+    const middle = median(points.map((point) => point[3]));
+    return points.map((point) => Math.log(point[3] / middle));
+  };
+
+  // As far as nearly all points of all tiles reach; the few beyond are drawn at the edge, as triangles.
+  function sharedReach(items) {
+    const sizes = items.flatMap(({ points }) => away(points).map(Math.abs)).filter(Number.isFinite).sort((a, b) => a - b);
+    return Math.max(TILE.least, sizes[Math.floor(TILE.share * (sizes.length - 1))] || 0);
+  }
+
+  function tilePicture({ points, changes }, reach) {
+    const logs = away(points);
+    const x = (at) => TILE.edge + (at / Math.max(1, points.length - 1)) * (TILE.width - 2 * TILE.edge);
+    const y = (value) => TILE.height / 2 - (Math.max(-reach, Math.min(reach, value)) / reach) * (TILE.height / 2 - TILE.edge);
+    const out = logs.map((value, at) => [value, at]).filter(([value]) => Math.abs(value) > reach * 1.0001);
+    const beyond = ([value, at]) => S.svg("path", { class: "tile-out", d: value > 0 ? `M${x(at) - 3.5} 6 h7 l-3.5 -6 z` : `M${x(at) - 3.5} ${TILE.height - 6} h7 l-3.5 6 z` });
+    const said = `${points.length} runs${changes.length ? `, ${fmt.plural(changes.length, "change")} of level` : ", no change of level"}${out.length ? `, ${fmt.plural(out.length, "run")} beyond the scale` : ""}`;
+    return S.svg("svg", { class: "tile-spark", viewBox: `0 0 ${TILE.width} ${TILE.height}`, role: "img", "aria-label": said }, S.svg("title", {}, said),
+      S.svg("line", { class: "tile-even", x1: 0, x2: TILE.width, y1: TILE.height / 2, y2: TILE.height / 2 }),
+      changes.map((change) => S.svg("line", { class: change.known ? "tile-known" : "spark-change", x1: x(change.index - 0.5), x2: x(change.index - 0.5), y1: 0, y2: TILE.height })),
+      S.svg("polyline", { class: "spark-line", points: logs.map((value, at) => `${x(at).toFixed(1)},${y(value).toFixed(1)}`).join(" ") }), out.map(beyond));
+  }
+
+  function drawTiles(holder, items) {
+    holder.replaceChildren();
+    if (items.length < 2) return;
+    const order = [...items].sort((a, b) => Math.abs(Math.log(b.moved)) - Math.abs(Math.log(a.moved)));
+    const reach = sharedReach(items);
+    const tile = (item) => el("li", { class: "series-tile" }, seriesLink(item.series.case), tilePicture(item, reach), el("div", { class: "tile-words" }, movedCell(item)));
+    const more = items.length > TILE.most ? ` The ${TILE.most} that moved most of ${fmt.count(items.length)}; all are in the table below.` : "";
+    const percent = `${fmt.plain(100 * (Math.exp(reach) - 1), "", 2)} %`;
+    holder.append(el("h2", {}, "At a glance"), el("p", { class: "note" }, `One scale for all: ± ${percent} about each case's own median, slower is up. A line across is a change of level (dashed: known), a triangle a run beyond the scale.${more}`), el("ul", { class: "series-tiles" }, order.slice(0, TILE.most).map(tile)));
+  }
+
   // ---- one series, large
 
   function openRun(datum) {
@@ -263,10 +301,11 @@
     const changes = el("section", { "aria-label": "Changes of level" }, el("h2", {}, "Changes of level"));
     const series = el("section", { "aria-label": "All series" }, el("h2", {}, "All series"));
     const large = el("section", { "aria-label": "One series" });
-    main.append(changes, large, series);
+    const tiles = el("section", { "aria-label": "At a glance" });
+    main.append(changes, tiles, large, series);
     const changeGrid = S.table(changes, { name: "changes", prefix: "change", caption: "Changes of level", noun: "change", rows: [], size: 10, key: ({ series: one, change }) => `${one.case} ${change.run}`, columns: changeColumns(), sort: { key: "size", dir: "desc" }, empty: "No change of level in this window." });
     const seriesGrid = S.table(series, { name: "series", caption: "All series", noun: "case", rows: [], key: ({ series: one }) => one.case, columns: seriesColumns(), sort: { key: "moved", dir: "desc" }, empty: "No series matches." });
-    return { changeGrid, seriesGrid, large };
+    return { changeGrid, seriesGrid, large, tiles };
   }
 
   function draw(main, state) {
@@ -275,7 +314,7 @@
     main.append(el("h1", {}, "History"), lede);
     const sync = S.filters(main, fields());
     main.querySelector("form.toolbar").prepend(chips);
-    const { changeGrid, seriesGrid, large } = drawTables(main);
+    const { changeGrid, seriesGrid, large, tiles } = drawTables(main);
     const trends = el("section", { "aria-label": "Speedups over time" });
     main.append(trends);
 
@@ -289,6 +328,7 @@
       current = item?.series.case;
       changeGrid.update(changes, changes.length);
       seriesGrid.update(items, all().length);
+      drawTiles(tiles, items);
       large.replaceChildren();
       if (item) drawSeries(large, item, now.query);
       trends.replaceChildren();
