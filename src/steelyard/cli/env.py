@@ -12,7 +12,7 @@ import click
 from steelyard.cli.output import emit_json, json_option
 
 
-class Steps:
+class InstallSteps:
     """What an installer does: one line that is rewritten on a terminal, a line for each step elsewhere, each with the time so far."""
 
     def __init__(self, stream: TextIO) -> None:
@@ -64,7 +64,7 @@ def create(stack: str, packages: tuple[str, ...], name: str | None, requirements
     envs.check(stack, name)
     envs.requirement_files(requirements)
     click.echo(f"building {name or stack}: this downloads packages and can take minutes", err=True)
-    steps = Steps(sys.stderr)
+    steps = InstallSteps(sys.stderr)
     try:
         made = envs.create(stack, name, packages, requirements, steps)
     finally:

@@ -458,8 +458,7 @@ class Conductor:
             sound = [view for view in self.fleet if view.noisy and view.channel]
             for view in sound:
                 self._take_again(view, "no quieter host is left")
-        away = any(view.noisy for view in self.fleet)
-        if not (coming or sound or away):
+        if not (coming or sound or any(view.noisy for view in self.fleet)):
             last = [view.aside for view in self.fleet] or [state.reason for state in states if state.reason]
             raise SteelyardError(
                 "no station is left", why=last[-1] if last else "none could be started", do="the same command with --resume goes on"
