@@ -67,7 +67,7 @@ def check(process: subprocess.Popen[str], cwd: Path, place: SlurmPlace) -> None:
 
 
 def test_a_station_that_is_preempted_is_followed_by_a_fresh_one(slurm: SlurmPlace, tmp_path: Path) -> None:
-    process = start(slurm, tmp_path, "300ms", "--nodelist=n1")
+    process = start(slurm, tmp_path, "300ms", "--nodelist=n1", "--mem=1000")
     until(process, tmp_path, "slurm-1", 60)
     slurm.cluster.call("sbatch", "--partition=urgent", "--nodelist=n1", "--exclusive", "--output=/dev/null", "--wrap=sleep 3")
     until(process, tmp_path, "slurm-2", 60)
@@ -77,7 +77,7 @@ def test_a_station_that_is_preempted_is_followed_by_a_fresh_one(slurm: SlurmPlac
 
 def test_a_job_that_slurm_requeues_joins_again_as_another_station(slurm: SlurmPlace, tmp_path: Path) -> None:
     """Slurm starts it two minutes later; the run goes on meanwhile, and every case is there once."""
-    process = start(slurm, tmp_path, "8s", "--nodelist=n2", "--requeue")
+    process = start(slurm, tmp_path, "8s", "--nodelist=n2", "--requeue", "--mem=1000")
     until(process, tmp_path, "slurm-1", 60)
     slurm.cluster.lose_node("n2")
     down(slurm, "n2")
