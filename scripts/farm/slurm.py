@@ -113,14 +113,13 @@ class SlurmCluster:
                 os.kill(pid, signal.SIGKILL)
 
     def processes(self, name: str = "") -> list[int]:
-        """What jobs run, on one node or on all: their steps' keepers and everything below those."""
-        known = {pid: (parent_of(pid), line_of(pid), _node(pid)) for pid in marked(self.daemons.mark)}
-        found = {pid for pid, (_, words, node) in known.items() if node and name in ("", node)}
-        keepers = {pid for pid, (_, words, _) in known.items() if words.startswith(b"slurmstepd")}
-        found |= keepers if not name else {known[pid][0] for pid in found} & keepers
-        while below := {pid for pid, (parent, _, _) in known.items() if parent in found} - found:
+        """What jobs run, on one node or on all: first the steps' keepers, whose titles hide their environment, then all below them."""
+        known = {pid: (parent_of(pid), _node(pid)) for pid in marked(self.daemons.mark)}
+        found = {pid for pid, (_, node) in known.items() if node and name in ("", node)}
+        keepers = {parent for pid in found if line_of(parent := known[pid][0]).startswith(b"slurmstepd")}
+        while below := {pid for pid, (parent, _) in known.items() if parent in found} - found:
             found |= below
-        return sorted(found - {process.pid for process in self.daemons.running.values()})
+        return [*sorted(keepers), *sorted(found - {process.pid for process in self.daemons.running.values()})]
 
     def idle(self) -> bool:
         """Whether every node waits for work."""

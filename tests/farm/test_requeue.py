@@ -43,9 +43,10 @@ def joined(cwd: Path) -> list[str]:
     return [event.text("station") for event in events_of(cwd) if event.kind == "joined"] if there else []
 
 
-def until(process: subprocess.Popen[str], cwd: Path, station: str, within: float) -> None:
+def until(process: subprocess.Popen[str], cwd: Path, stations: tuple[str, ...], within: float) -> None:
+    """Wait until one of some stations has joined."""
     deadline = time.monotonic() + within
-    while station not in joined(cwd):
+    while not set(stations) & set(joined(cwd)):
         assert process.poll() is None and time.monotonic() < deadline, (cwd / "err.txt").read_text()[-3000:]
         time.sleep(0.2)
 
@@ -67,20 +68,20 @@ def check(process: subprocess.Popen[str], cwd: Path, place: SlurmPlace) -> None:
 
 
 def test_a_station_that_is_preempted_is_followed_by_a_fresh_one(slurm: SlurmPlace, tmp_path: Path) -> None:
-    process = start(slurm, tmp_path, "300ms", "--nodelist=n1")
-    until(process, tmp_path, "slurm-1", 60)
+    process = start(slurm, tmp_path, "300ms", "--nodelist=n1", "--mem=1000")
+    until(process, tmp_path, ("slurm-1",), 60)
     slurm.cluster.call("sbatch", "--partition=urgent", "--nodelist=n1", "--exclusive", "--output=/dev/null", "--wrap=sleep 3")
-    until(process, tmp_path, "slurm-2", 60)
+    until(process, tmp_path, ("slurm-2",), 60)
     check(process, tmp_path, slurm)
     assert any(event.kind == "lost" and event.text("station") == "slurm-1" for event in events_of(tmp_path))
 
 
 def test_a_job_that_slurm_requeues_joins_again_as_another_station(slurm: SlurmPlace, tmp_path: Path) -> None:
-    """Slurm starts it two minutes later; the run goes on meanwhile, and every case is there once."""
-    process = start(slurm, tmp_path, "8s", "--nodelist=n2", "--requeue")
-    until(process, tmp_path, "slurm-1", 60)
+    """The job that ran there, which Slurm starts two minutes later, or the next one, which it had sent there: every case is there once."""
+    process = start(slurm, tmp_path, "5s", "--nodelist=n2", "--requeue", "--mem=1000")
+    until(process, tmp_path, ("slurm-1",), 60)
     slurm.cluster.lose_node("n2")
     down(slurm, "n2")
     slurm.cluster.start_node("n2")
-    until(process, tmp_path, "slurm-1-r1", 240)
+    until(process, tmp_path, ("slurm-1-r1", "slurm-2-r1"), 240)
     check(process, tmp_path, slurm)

@@ -454,7 +454,7 @@ class Conductor:
         """Groups that no host fits, once all hosts are there; and a farm that has no host left."""
         coming = [state for state in states if state.phase != "gone" and self.fleet.get(state.name) is None]
         sound = [view for view in self.fleet if not view.aside]
-        if not coming and not sound:
+        if not sound and (not coming or now - self._fitted >= self.terms.fit):
             sound = [view for view in self.fleet if view.noisy and view.channel]
             for view in sound:
                 self._take_again(view, "no quieter host is left")
