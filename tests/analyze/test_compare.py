@@ -265,7 +265,7 @@ def test_a_mean_reaches_as_far_as_its_cases_do_when_they_err_together() -> None:
 def test_a_mean_states_a_direction_only_where_its_interval_has_one(one: float, two: float, three: float) -> None:
     low, ratio, high = sorted((one, two, three))
     words = Mean(ratio, 3, low, high).words("time")
-    assert words.endswith(" over 3")
+    assert words.endswith(", geometric mean of 3")
     assert ("slower" in words or "faster" in words) is not (low < 1 < high)
 
 

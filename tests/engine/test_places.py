@@ -18,7 +18,7 @@ def held(monkeypatch: pytest.MonkeyPatch, cpus: int, *where: tuple[str, str], th
     for device, index in where:
         plan = conduct.from_experiment(Experiment(matrix=(Matrix(("op/sum",), {"n": (8,)}, device=(device,), threads=(threads,)),)))
         jobs += [replace(job, place=Place(device_index=index)) for job in plan.jobs]
-    return set(run._places(jobs))
+    return set(run.places_of(jobs))
 
 
 def test_runs_on_two_gpus_do_not_wait_for_each_other_and_a_run_on_the_host_waits_for_both(monkeypatch: pytest.MonkeyPatch) -> None:
