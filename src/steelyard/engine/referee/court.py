@@ -172,7 +172,7 @@ class Court:
         words = self._words() | {
             "base": base, "candidate": None if submission is None else asdict(submission), "contract": asdict(self.problem.contract),
             "folder": str(folder), "inputs": self.inputs, "outputs": outputs, "provisions": self.provisions,
-            "scale": self.opening.scale, "answer": None if base else self.opening.answer,
+            "scale": self.opening.scale, "answer": self.opening.answer,
         }  # fmt: skip
         partner = Stander(talk, self.options.timeout, folder=folder)
         partner.outputs, partner.until, partner.limit = outputs, None if base else self.until, self.options.limit

@@ -40,7 +40,9 @@ PRIVATE = {
     "TORCH_EXTENSIONS_DIR": "extensions",
 }  # fmt: skip
 """Folders that a candidate has to itself, so that nothing is found there that another one left."""
-NOISES = 2
+NOISES, MOST_NOISES = 2, 32
+LITTER = 4
+"""Answers' worth of free memory that is overwritten before a candidate is asked whether it leaves some of it as it was."""
 
 Say = Callable[[Mapping[str, Any]], None]
 Hear = Callable[[], Step | None]
@@ -56,7 +58,7 @@ def perform(words: Mapping[str, Any], say: Say, hear: Hear) -> None:
     with _as_it_was(words) as changed:
         stand = Stand(lambda *args: None, words["device"], Contract(**tuples(words["contract"])), tensors, *memory, changed=changed)
         stand.fills = [tuple(pair) for pair in words["scale"]]
-        stand.answer = words["answer"]
+        stand.answer, stand.given = words["answer"], not words["base"]
         said = told_failure(lambda: stand.load(words))
         say(said)
         while (step := hear()) is not None:
@@ -121,7 +123,10 @@ class Stand:
     fills: list[tuple[float, float]] = field(default_factory=list)
     answer: Mapping[str, Any] | None = None
     """How an answer is described, for candidates that write theirs into given arrays."""
-    noises: dict[int, list[Any]] = field(default_factory=dict)
+    given: bool = True
+    """Whether the function gets those arrays. The reference does not, but they are made for it all the same: both arms land alike."""
+    spare: list[Any] = field(default_factory=list)
+    noises: dict[tuple[Any, ...], list[Any]] = field(default_factory=dict)
     changed: Callable[[], list[str]] = list
     rng: random.Random = field(default_factory=random.Random)
 
@@ -148,7 +153,7 @@ class Stand:
             return self.land(words["slots"])
         if words["do"] == "show":
             return self.show(words["which"], words["inputs"])
-        plain = {"call": self.call, "spoil": self.spoil, "state": self.state, "kernels": self.kernels}
+        plain = {"call": self.call, "wait": self.wait, "spoil": self.spoil, "state": self.state, "kernels": self.kernels}
         return plain[words["do"]]()
 
     def sync(self) -> None:
@@ -162,6 +167,7 @@ class Stand:
             self._spoil_tree(output, outputs=True)
         self.held.clear()
         self.landed.clear()
+        self.spare.clear()
         self.landed.extend(self._arguments(spec) for spec in slots)
         if self.device != "cpu":
             forget_persisting_cache()
@@ -180,7 +186,7 @@ class Stand:
         if self.contract.fills_outputs and self.answer is not None:
             empty = self._empty(self.answer)
             self._spoil_tree(empty, outputs=True)
-            made += empty if isinstance(empty, (tuple, list)) else [empty]
+            (made if self.given else self.spare).extend(empty if isinstance(empty, (tuple, list)) else [empty])
         return tuple(made)
 
     def _empty(self, spec: Mapping[str, Any]) -> Any:
@@ -199,6 +205,11 @@ class Stand:
         self.sync()
         return {}
 
+    def wait(self) -> Mapping[str, Any]:
+        """What a block without calls does, to time it; what was landed and answered stays."""
+        self.sync()
+        return {}
+
     def show(self, which: Sequence[int], inputs: bool) -> Mapping[str, Any]:
         """Outputs of some of the calls as bytes; with `inputs`, those as they are now, too."""
         self.outputs.used = 0
@@ -208,7 +219,7 @@ class Stand:
         }
 
     def _output(self, number: int) -> Any:
-        if self.contract.fills_outputs and self.answer is not None:
+        if self.contract.fills_outputs and self.given and self.answer is not None:
             given = len(arrays(self.answer)) if "items" in self.answer else 1
             filled = self.landed[number][-given:]
             return filled if "items" in self.answer else filled[0]
@@ -221,13 +232,21 @@ class Stand:
             return {"unreadable": str(error)}
 
     def spoil(self) -> Mapping[str, Any]:
-        """Overwrite the inputs of the last calls, which an output that shares their memory will show."""
+        """Overwrite the inputs of the last calls, which an output that shares their memory will show, and memory that is free."""
+        self._litter()
         for args in self.landed:
             for number, item in enumerate(args):
                 if number not in self.contract.persistent:
                     self._spoil_tree(item, outputs=False)
         self.sync()
         return {}
+
+    def _litter(self) -> None:
+        """Noise where the next answers will lie: memory that is used for the first time holds zeros every time it is asked."""
+        with contextlib.suppress(Exception):
+            made = [[self._empty(spec) for spec in arrays(self.answer or {})] for _ in range(LITTER)]
+            for each in made:
+                self._spoil_tree(each, outputs=True)
 
     def _spoil_tree(self, value: Any, *, outputs: bool) -> None:
         """Random data of an answer's own scale in place of what is there; nothing tells it from an answer."""
@@ -242,14 +261,17 @@ class Stand:
             self.tensors.overwrite(leaf, self.rng.choice(self._noise(place, leaf, scale)))
 
     def _noise(self, place: int, leaf: Any, scale: tuple[float, float]) -> list[Any]:
-        """Two arrays of noise like an output, made once: filling must not take long."""
-        found = self.noises.get(place)
-        if found is None or tuple(found[0].shape) != tuple(leaf.shape) or found[0].dtype != leaf.dtype:
+        """Two arrays of noise like an output, made once for each of its shapes: filling must not take long."""
+        kind = (place, tuple(leaf.shape), leaf.dtype)
+        found = self.noises.get(kind)
+        if found is None:
             draw = np.random.default_rng(int.from_bytes(os.urandom(8), "little"))
             made = [draw.standard_normal(tuple(leaf.shape)) * (scale[1] or 1.0) + scale[0] for _ in range(NOISES)]
             found = [item.astype(leaf.dtype) if isinstance(leaf, np.ndarray) else self._tensors().noise(leaf, item) for item in made]
             if place >= 0:
-                self.noises[place] = found
+                if len(self.noises) >= MOST_NOISES:
+                    self.noises.clear()
+                self.noises[kind] = found
         return found
 
     def _tensors(self) -> Any:

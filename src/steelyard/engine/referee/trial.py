@@ -273,8 +273,7 @@ class Hearing:
 
     def _empty(self, base: Partner) -> float:
         with self._turn(0):
-            base.step("land", slots=[])
-            return base.step("call")[1]
+            return base.step("wait")[1]
 
     def in_blocks(self, base: Partner, pair: int, budget: float) -> None:
         """Rounds of blocks, every arm twice in drawn order; some of them are audited, chosen when their calls are over."""
