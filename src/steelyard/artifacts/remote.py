@@ -12,7 +12,7 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from typing import Any
 from steelyard import files
 from steelyard.artifacts import manifest, unpacking
 from steelyard.artifacts.manifest import ArtifactFile, ArtifactSet
-from steelyard.errors import StoreError, UsageError
+from steelyard.errors import SteelyardError, StoreError, UsageError, told
 
 CACHE = "STEELYARD_ARTIFACTS"
 INDEX = "index.json"
@@ -195,6 +195,18 @@ def fetch(url: str, out: Path, tell: Tell) -> list[Path]:
         for name, expected in _index(content, f"{address}/{INDEX}").items()
         for below in [RemotePlace(f"{place.url}/{name}", place.system, place.below(name))]
     ]
+
+
+def fetch_missing(urls: Mapping[str, str], out: Path, tell: Tell) -> dict[str, str]:
+    """Fetch each folder that is not in `out` yet, by its name; why, for each that cannot be had."""
+    troubles = {}
+    for name, url in urls.items():
+        if not (out / name).exists():
+            try:
+                fetch(url, out, tell)
+            except SteelyardError as error:
+                troubles[name] = told(error)
+    return troubles
 
 
 def fetch_program(url: str, out: Path, tell: Tell) -> Path:

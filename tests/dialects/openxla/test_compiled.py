@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from steelyard.artifacts import manifest
 from steelyard.dialects.openxla.compiled import binding, metrics, parse_threads
 from steelyard.engine.sinks import MeasuredCase
 from steelyard.errors import UsageError
@@ -65,8 +66,35 @@ def test_a_binding_is_applied_or_the_case_is_unsupported() -> None:
 def test_a_folder_without_fitting_programs_is_told_before_anything_runs(tmp_path: Path) -> None:
     done = steelyard("as", "openxla", "iree", "--artifact_dir", ".", "-o", "r.json", cwd=tmp_path, check=2)
     assert "no benchmark in" in done.stderr and not (tmp_path / "r.json").exists()
-    assert json.dumps("thread") and "not a thread configuration" in steelyard(
-        "as", "openxla", "tflite", "--artifact-dir", ".", "-o", "r.json", "--thread_config", "x", cwd=tmp_path, check=2
-    ).stderr  # fmt: skip
+    words = ("--artifact-dir", ".", "-o", "r.json", "--thread_config", "x")
+    assert "not a thread configuration" in steelyard("as", "openxla", "tflite", *words, cwd=tmp_path, check=2).stderr
     assert "taskset's mask" in " ".join(steelyard("as", "openxla", "tflite", "--help", cwd=tmp_path).stdout.split())
     assert "mask" not in steelyard("as", "openxla", "iree", "--help", cwd=tmp_path).stdout
+
+
+DEFINED = """\
+from openxla.benchmark import def_types
+impl = def_types.ModelImplementation(name="M", tags=[], framework_type=def_types.ModelFrameworkType.JAX, module_path="nowhere")
+data = def_types.ModelTestData(name="INPUT_DATA_MODEL_DEFAULT", source_url="")
+ALL_MODELS = [
+    def_types.Model(name=name, tags=[], model_impl=impl, model_parameters={}, artifacts_dir_url=f"PLACE/{name}") for name in ("HAD", "GONE")
+]
+ALL_BENCHMARKS = [def_types.BenchmarkCase.build(model=model, input_data=data) for model in ALL_MODELS]
+"""
+
+
+def test_artifacts_are_fetched_from_where_definitions_keep_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model that is there is fetched and has its entry; one that is not costs itself alone; nothing is fetched with --no-download."""
+    monkeypatch.setenv("STEELYARD_ARTIFACTS", str(tmp_path / "cache"))
+    place, mine = tmp_path / "place", tmp_path / "mine"
+    (place / "HAD").mkdir(parents=True)
+    manifest.write(place / "HAD", manifest.ArtifactSet("HAD", manifest.Producer("HAD", "torch")))
+    mine.mkdir()
+    (mine / "definitions.py").write_text(DEFINED.replace("PLACE", str(place)))
+    words = ("as", "openxla", "iree", "--artifact-dir", "there", "--definitions", str(mine / "definitions.py"), "-o", "r.json")
+    assert "no benchmark in" in steelyard(*words, "--no-download", cwd=tmp_path, check=2).stderr and not (tmp_path / "there").exists()
+    steelyard(*words, cwd=tmp_path)
+    assert (tmp_path / "there" / "HAD" / manifest.NAME).is_file() and not (tmp_path / "there" / "GONE").exists()
+    entries = json.loads((tmp_path / "r.json").read_text())["benchmarks"]
+    told = {item["definition"]["model_name"]: item["metrics"]["compiler_level"]["error"] for item in entries}
+    assert told["GONE"].startswith("failed: no artifacts at") and told["HAD"] == "unsupported: the folder has no program that iree runs"

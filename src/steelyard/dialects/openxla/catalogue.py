@@ -42,10 +42,8 @@ class DefinitionSet:
     paths: tuple[str, ...] = ()
 
     def __add__(self, other: DefinitionSet) -> DefinitionSet:
-        return DefinitionSet(
-            self.models + other.models, self.cases + other.cases, self.troubles + other.troubles,
-            tuple(dict.fromkeys(self.paths + other.paths)),
-        )  # fmt: skip
+        paths = tuple(dict.fromkeys(self.paths + other.paths))
+        return DefinitionSet(self.models + other.models, self.cases + other.cases, self.troubles + other.troubles, paths)
 
 
 def of_suite(preset: str = "") -> DefinitionSet:

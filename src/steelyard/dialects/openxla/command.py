@@ -55,7 +55,7 @@ COMMON = (
     spelt("--run-in-process", "in_process", is_flag=True, help="All cases in one process, instead of a process each."),
     spelt("--root-dir", "root", type=FILE, metavar="DIR", help="Where inputs are kept.  [default: TMPDIR/openxla-benchmark]"),
     spelt("--generate-artifacts", "artifacts", is_flag=True, help="Write the inputs of each model to DIR/MODEL/inputs_npy.tgz."),
-    spelt("--no-download", "offline", is_flag=True, help="Download no inputs."),
+    spelt("--no-download", "offline", is_flag=True, help="Download no inputs and no artifacts."),
     spelt("--verbose", is_flag=True, help="Print each result as it comes."),
     DEFINITIONS,
     spelt("--preset", type=click.Choice(["tiny", "small", "full"]), default="full", show_default=True, help="Size of the suite's models."),
@@ -207,7 +207,6 @@ def make_artifacts(framework: str, output: Path | None, ir_tool: Path | None, up
         framework, output=output or Path(), bytecode=ir_tool is not None, upload=os.environ.get(exported.UPLOAD, "") if upload else "",
         preset="" if preset == "full" else preset, **given,
     )  # fmt: skip
-
     out, found = exported.make(asked, lambda name, what: tell(f"  {name}: {what}"), tell)
     tell(f"{' · '.join(status_counts([item.status for item in found]))} · {out}")
     return code_of(found) if asked.strict_exit else PASS
@@ -221,6 +220,7 @@ def compiler_command(tool: str) -> click.Command:
     @with_options(
         spelt("-o", "--output", type=FILE, required=True, metavar="FILE.json", help="Where results are added."),
         spelt("--artifact-dir", "folder", type=FILE, required=True, metavar="DIR", help="Folder written by make-artifacts."),
+        *COMMON[3:6:2],
         spelt("-name", "--benchmark-name", "name", default=".*", metavar="REGEX", help="Must match the whole name, such as models/BERT.+"),
         spelt("-device", "--target-device", "device", default="host-cpu", show_default=True, help="Machine's name in the results."),
         spelt("-iter", "--iterations", type=LEAST_1, default=ITERATIONS[tool], show_default=True, help="Timed calls."),
@@ -229,8 +229,8 @@ def compiler_command(tool: str) -> click.Command:
         spelt("--verbose", is_flag=True, help="Print each result as it comes."),
         *COMMON[-3:],
     )
-    def run(name: str, threads: str, **given: Any) -> int:
-        return perform([CompilerOptions(tool, (name,), threads=parse_threads(threads, tool), **given)])
+    def run(name: str, threads: str, offline: bool, **given: Any) -> int:
+        return perform([CompilerOptions(tool, (name,), threads=parse_threads(threads, tool), download=not offline, **given)])
 
     made: click.Command = run
     return made

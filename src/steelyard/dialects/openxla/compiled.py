@@ -5,12 +5,14 @@ from __future__ import annotations
 import ast
 import os
 import statistics
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from steelyard.artifacts import manifest
+from steelyard.artifacts import manifest, remote
 from steelyard.artifacts.programs import CPUS
+from steelyard.dialects.openxla.catalogue import of_folder
 from steelyard.dialects.openxla.rows import MEGA, MILLI, Entry, SuiteSink, summary
 from steelyard.dialects.openxla.session import SuiteRun, ToolOptions
 from steelyard.engine import conduct
@@ -62,9 +64,16 @@ def binding(tool: str, cpus: str) -> tuple[tuple[tuple[str, str], ...], str]:
     return (() if not cpus else (("IREE_RUNTIME_FLAGS", f"--task_topology_cpu_ids={ids}"),) if tool == "iree" else ((CPUS, ids),)), ""
 
 
-def programs_of(options: CompilerOptions) -> list[tuple[str, Path]]:
+def kept_at(options: CompilerOptions) -> dict[str, str]:
+    """Where definitions say that the artifacts of their models are, of those whose benchmark has a fitting name."""
+    cases = [case for folder in options.definitions for case in of_folder(folder).cases if options.download]
+    wanted, models = expression(options.names[0]), {case.name: case.model for case in cases}
+    return {model.name: model.artifacts_dir_url for name, model in models.items() if model.artifacts_dir_url and wanted.fullmatch(name)}
+
+
+def programs_of(options: CompilerOptions, lost: Mapping[str, str]) -> list[tuple[str, Path]]:
     """The models of a folder whose benchmark has a fitting name, each with the program that the tool runs, or with the folder."""
-    found = []
+    found = [(name, options.folder / name) for name in lost]
     for place in sorted(path.parent for path in options.folder.glob(f"*/{manifest.NAME}")):
         held = manifest.read(place)
         if expression(options.names[0]).fullmatch(f"models/{held.name}/inputs/{INPUT}"):
@@ -117,16 +126,18 @@ class CompilerRun(SuiteRun):
     def run(self) -> int:
         options: Any = self.options
         rows, unable = list[ResultRow](), dict[str, str]()
-        for model, program in programs_of(options):
+        lost = remote.fetch_missing(kept_at(options), options.folder, self.say)
+        for model, program in programs_of(options, lost):
             for threads, cpus in options.threads:
                 flags, why = binding(options.tool, cpus)
-                why = why or ("" if program.is_file() else f"the folder has no program that {BACKENDS[options.tool]} runs")
+                lacks = "" if program.is_file() else f"the folder has no program that {BACKENDS[options.tool]} runs"
+                why = why or lost.get(model) or lacks
                 case = Case("artifact", (("path", str(program)),), BACKENDS[options.tool], threads=threads, flags=flags)
                 unable |= {f"{model}|{threads}|{cpus}": why} if why else {}
                 rows += [] if why else [ResultRow(f"{model}|{threads}|{cpus}", (case,))]
         sink = CompilerSink(options, rows, {}, self._tell)
         for key, why in unable.items():
-            sink.without(key, "unsupported", why)
+            sink.without(key, "failed" if key.partition("|")[0] in lost else "unsupported", why)
         if rows:
             settings = Settings(sampling="calls", runs=options.iterations, isolate="case", timeout=options.timeout)
             ready = conduct.from_experiment(Experiment(f"openxla {options.tool}", rows=tuple(rows), settings=settings), options.env)

@@ -92,10 +92,8 @@ def _case(told: dict[str, Any], level: str) -> tuple[str, dict[str, Any] | None]
     flags = (("level", level),) if level != LEVELS[0] else ()
     try:
         device = "cuda" if "gpu" in word(told.get("device")) else "cpu"
-        case = Case(
-            f"foreign/openxla/{model}", tuple(params.items()), framework, _word(told.get("compiler")) or "eager", device=device,
-            threads=min(threads, MOST_THREADS), flags=flags,
-        )  # fmt: skip
+        name, compiler, threads = f"foreign/openxla/{model}", _word(told.get("compiler")) or "eager", min(threads, MOST_THREADS)
+        case = Case(name, tuple(params.items()), framework, compiler, device=device, threads=threads, flags=flags)
     except UsageError:
         return " ".join([name, framework, word(told.get("compiler")), level]), None
     return case.id, case.plain()

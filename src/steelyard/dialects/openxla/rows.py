@@ -72,15 +72,10 @@ class SuiteSink(RowSink):
 def definition(name: str, case: BenchmarkCase | None, options: ToolOptions) -> Entry:
     """What was measured, by the original's keys; what a model does not say is null."""
     given = case.model.model_parameters if case else {}
-    return {
-        "benchmark_name": name,
-        "framework": str(case.model.model_impl.framework_type) if case else None,
-        "data_type": given.get("data_type"),
-        "batch_size": given.get("batch_size"),
-        "compiler": options.compiler,
-        "device": options.device,
-        "tags": [*case.model.model_impl.tags, *case.model.tags] if case else [],
-    }
+    about = {"benchmark_name": name, "framework": str(case.model.model_impl.framework_type) if case else None}
+    sizes = {"data_type": given.get("data_type"), "batch_size": given.get("batch_size")}
+    tags = [*case.model.model_impl.tags, *case.model.tags] if case else []
+    return {**about, **sizes, "compiler": options.compiler, "device": options.device, "tags": tags}
 
 
 def level(measured: MeasuredCase, options: ToolOptions, variant: str) -> Entry:

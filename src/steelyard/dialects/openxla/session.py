@@ -29,10 +29,8 @@ BACKENDS = {"jax": "jax", "pytorch": "torch", "tensorflow": "tensorflow", "tflit
 """What builds the models of a tool; TFLite's are exported from JAX's."""
 KINDS = {"cpu": "cpu", "gpu": "cuda"}
 COMPILERS = {
-    "jax": ("xla", "xla_cpu_next", "iree", "eager"),
-    "pytorch": ("inductor", "eager"),
-    "tensorflow": ("xla", "xla_cpu_next", "eager"),
-}
+    "jax": ("xla", "xla_cpu_next", "iree", "eager"), "pytorch": ("inductor", "eager"), "tensorflow": ("xla", "xla_cpu_next", "eager"),
+}  # fmt: skip
 """What each tool may compile with, its own first; `eager`, which is no compiler, is ours."""
 GONE = {
     "xla_cpu_next": "XLA has no second CPU compiler to choose any more: its flag --xla_cpu_use_xla_runtime is unknown to today's",
