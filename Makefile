@@ -7,8 +7,9 @@ BIN = $(VENV)/bin
 PIP = $(BIN)/python -m pip install -q --disable-pip-version-check -c constraints/base.txt -c constraints/torch.txt
 CODE = src tests benchmarks scripts examples
 PINS = pyproject.toml constraints/base.txt constraints/torch.txt
+SITE = build/site
 
-.PHONY: help bench test test-deep test-stacks test-farm benchmarks powercurve docs clean compiler
+.PHONY: help bench test test-deep test-stacks test-farm benchmarks powercurve docs site clean compiler
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | while IFS=$$'\t' read -r name words; do printf '  make %-12s %s\n' "$$name" "$$words"; done
@@ -25,7 +26,7 @@ test: compiler $(VENV)/.for-test  ## lint, types, import rules and all tests
 	@scripts/chromium.sh
 	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder -m 'not deep and not stacks and not gpu and not farm'
 
-test-deep: compiler $(VENV)/.for-test  ## more of the same, for longer: kills at more moments, more nights, our benchmarks from start to end
+test-deep: compiler $(VENV)/.for-test $(VENV)/.for-site  ## more of the same, for longer: kills at more moments, more nights, our benchmarks from start to end
 	$(BIN)/pytest -m deep
 
 test-stacks: compiler $(VENV)/.for-test  ## tests that build other frameworks' environments (downloads gigabytes)
@@ -44,6 +45,10 @@ powercurve: compiler $(VENV)/.for-test  ## twenty more minutes of comparisons fo
 
 docs: $(VENV)/.for-bench  ## write the generated pages of docs/reference again
 	$(BIN)/python scripts/reference.py
+
+site: $(VENV)/.for-site  ## build the documentation as a site that works offline, in build/site; a broken link is an error
+	$(BIN)/python -m sphinx -q -W --keep-going -c scripts/site -d build/site-trees . $(SITE)
+	@echo "wrote $(SITE)/index.html"
 
 clean:  ## remove .venv and every cache; saved runs in .steelyard stay
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
@@ -74,3 +79,7 @@ $(VENV)/.for-bench: $(PINS) | $(BIN)/python
 $(VENV)/.for-test: $(PINS) | $(BIN)/python
 	$(PIP) -e '.[torch,test]'
 	@touch $@ $(VENV)/.for-bench
+
+$(VENV)/.for-site: pyproject.toml constraints/base.txt constraints/docs.txt | $(BIN)/python
+	$(PIP) -c constraints/docs.txt -e '.[docs]'
+	@touch $@
