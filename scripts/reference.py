@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import click
+from python_page import python_page
 
 from steelyard.cli.main import cli
 from steelyard.codec import record_schema, ruling_schema
@@ -52,6 +53,7 @@ def pages() -> dict[str, str]:
     return {
         "cli.md": cli_page(),
         "pipe.md": pipe_page(),
+        "python.md": python_page(),
         "tables.md": tables_page(),
         "record.schema.json": schema,
         "ruling.schema.json": rulings,

@@ -17,7 +17,11 @@ from steelyard.dialects.param.flags import FLAGS
 from tests.docs.fences import ROOT, fences
 
 EXAMPLES = ROOT / "examples" / "param"
-PAGE = ROOT / "docs" / "howto" / "operators-from-configuration.md"
+HOWTO, REFERENCE = ROOT / "docs" / "howto", ROOT / "docs" / "reference"
+PAGES = [
+    HOWTO / "operators-from-configuration.md", HOWTO / "own-operators.md", HOWTO / "coming-from-param.md",
+    REFERENCE / "operator-configs.md", REFERENCE / "as-param.md",
+]  # fmt: skip
 COUNTS = {
     "attention": {"torch.nn.functional.scaled_dot_product_attention": 8},
     "backward": {"torch.nn.Linear": 2, "torch.matmul": 2, "torch.nn.functional.cross_entropy": 1, "torch.nn.functional.layer_norm": 1},
@@ -51,8 +55,8 @@ def as_param(folder: Path, config: Path, *words: str) -> list[dict[str, Any]]:
 
 
 def block(language: str, words: str) -> str:
-    """The code block of the page that has these words in it."""
-    return next(fence.text for fence in fences(PAGE) if fence.language == language and words in fence.text)
+    """The code block of the pages that has these words in it."""
+    return next(fence.text for page in PAGES for fence in fences(page) if fence.language == language and words in fence.text)
 
 
 def test_the_folder_holds_these_ten() -> None:
@@ -134,8 +138,8 @@ def test_the_grammar_of_the_page_expands() -> None:
     assert (sheet.mistakes, [config.id for config in sheet.configs]) == ((), [f"0|0|0_{number}" for number in range(4)])
 
 
-def test_the_page_names_every_flag_and_every_word_of_the_grammar() -> None:
-    text = PAGE.read_text(encoding="utf-8")
+def test_the_pages_name_every_flag_and_every_word_of_the_grammar() -> None:
+    text = "".join(page.read_text(encoding="utf-8") for page in PAGES)
     flags = [name for flag in FLAGS for names in flag.names for name in names.split("/")]
     macros = (*grammar.MACROS, grammar.ZIP, grammar.WHERE)
     words = {*grammar.KEYS, *grammar.KEYS["tensor"], *grammar.DISTRIBUTIONS, *macros, *grammar.NOTES, *grammar.FORMATS}

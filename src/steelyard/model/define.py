@@ -150,7 +150,11 @@ def variant(
     rule: str = "",
     modes: Sequence[str] = (),
 ) -> Callable[[Callable[..., Task]], Variant]:
-    """Define a way of running tasks: `@variant("twice") def _(task): return replace(task, …)`."""
+    """Define a way of running tasks: `@variant("twice") def _(task): return replace(task, …)`.
+
+    Further arguments of the function are the variant's options. `backends` are those that it works on, all where none is named;
+    `Variant` has the others.
+    """
 
     def define(apply: Callable[..., Task]) -> Variant:
         chosen = (tuple(words), rule, tuple(modes))
@@ -171,7 +175,10 @@ class Metric:
 
 
 def metric(name: str, *, unit: str = "", better: str = "higher") -> Callable[[Callable[[float, Task], float | None]], Metric]:
-    """Define a derived figure: `@metric("rows/s", unit="row/s") def _(seconds, task): return task.items / seconds`."""
+    """Define a derived figure: `@metric("rows/s", unit="row/s") def _(seconds, task): return task.items / seconds`.
+
+    The function returns None where the figure does not apply. `better` is `higher` or `lower`.
+    """
     if better not in ("lower", "higher"):
         raise UsageError(f"metric {name!r}: better is 'lower' or 'higher', not {better!r}")
     return lambda compute: Metric(name, compute, unit, better, summary_of(compute))
@@ -285,8 +292,10 @@ def workload(
 ) -> Callable[[Body], Workload]:
     """Define what is computed; the function's arguments are the axes, and `be` is the backend, one of those it is written for.
 
-    `imports` are modules that take long to import: that time is told apart from that of building. `opens` names the argument that is
-    a file's path.
+    `axes` are the usual values of each argument, `sizes` named sets of other values, for `-a size=NAME`. `tags` select it: `tag:smoke`,
+    `tier:1`. `modes` are those that it can be measured in: eval, fwd, bwd, train. `backend` is what the decorated body is written for;
+    `on` adds another. `imports` are modules that take long to import: that time is told apart from that of building. `opens` names
+    the argument that is a file's path. From `examine` to `witness` they are hooks that Steelyard's own workloads use.
     """
     if not isinstance(name, str):
         raise UsageError(f"a workload's name is text, not {name!r}", do='write @workload("my/name", axes={…})')
