@@ -69,7 +69,7 @@ def entry(name: str | type) -> Iterator[str]:
     title = f"steelyard.{name}" if isinstance(name, str) else name.__name__
     yield f"### {title}"
     if not inspect.isclass(thing):
-        yield f"```python\n{signature(title, thing)}\n```"
+        yield f"```python\ndef {signature(thing.__name__, thing)}: ...\n```"
     yield inspect.getdoc(thing) or ""
     if inspect.isclass(thing):
         yield from fields(thing)
@@ -140,7 +140,7 @@ def arguments(items: Sequence[inspect.Parameter]) -> Iterator[str]:
 def literal(value: Any) -> str:
     """A default as one would write it."""
     if callable(value):
-        return "…"
+        return "..."
     if dataclasses.is_dataclass(value):
         return f"{type(value).__name__}()"
     return f'"{value}"' if isinstance(value, str) else repr(value).replace("'", '"')

@@ -8,7 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("docs/**/*.md"))]
+DOCS = sorted(ROOT.glob("docs/**/*.md"))
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *DOCS]
+LINKED = [*PAGES, ROOT / "CHANGELOG.md", *sorted(ROOT.glob("benchmarks/**/*.md")), *sorted(ROOT.glob("examples/**/*.md"))]
+"""Pages whose links are followed; commands are run of `PAGES` alone."""
 
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _MARK = re.compile(r"<!--\s*(no-test|exit):\s*(.+?)\s*-->\s*\Z")

@@ -26,7 +26,7 @@ def stub(path: Path, script: str) -> Path:
 def test_help_is_the_default_and_names_every_target() -> None:
     done = make()
     assert done.returncode == 0
-    for target in ("bench", "test", "test-deep", "test-stacks", "benchmarks", "docs", "clean"):
+    for target in ("bench", "test", "test-deep", "test-stacks", "benchmarks", "docs", "site", "clean"):
         assert f"make {target} " in done.stdout
 
 
