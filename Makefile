@@ -47,7 +47,7 @@ docs: $(VENV)/.for-bench  ## write the generated pages of docs/reference again
 	$(BIN)/python scripts/reference.py
 
 site: $(VENV)/.for-site  ## build the documentation as a site that works offline, in build/site; a broken link is an error
-	$(BIN)/python -m sphinx -q -W --keep-going -c scripts/site -d build/site-trees . $(SITE)
+	$(BIN)/python -m sphinx -q -E -W --keep-going -c scripts/site -d build/site-trees . $(SITE)
 	@echo "wrote $(SITE)/index.html"
 
 clean:  ## remove .venv and every cache; saved runs in .steelyard stay

@@ -28,6 +28,9 @@ LANGUAGES = {".py": "python", ".toml": "toml", ".json": "json", ".yaml": "yaml",
 SHOWN = 200_000
 """Bytes of a file that a page shows."""
 
+SHORT = 32
+"""Letters of code that stay on one line."""
+
 project = "Steelyard"
 author = ""
 html_title = "Steelyard"
@@ -81,6 +84,13 @@ def address(path: PurePosixPath) -> str:
     return f"files/{path}.html"
 
 
+def mark_short_words(app: Sphinx, tree: nodes.document) -> None:
+    """An option such as --trust is not broken over two lines; long code may be."""
+    for word in tree.findall(nodes.literal):
+        if len(word.astext()) <= SHORT:
+            word["classes"].append("short")
+
+
 def merge(app: Sphinx, env: Any, docnames: list[str], other: Any) -> None:
     """What another process read."""
     env.__dict__.setdefault("steelyard_files", set()).update(other.__dict__.get("steelyard_files", set()))
@@ -124,7 +134,8 @@ def source(app: Sphinx, file: Path) -> str:
 
 def cell(app: Sphinx, item: dict[str, Any]) -> str:
     """One cell of a notebook: what was written, not what came out."""
-    return coloured(app, "".join(item["source"]), "python" if item["cell_type"] == "code" else "markdown")
+    code = item["cell_type"] == "code"
+    return f'<div class="cell{"" if code else " prose"}">{coloured(app, "".join(item["source"]), "python" if code else "markdown")}</div>'
 
 
 def coloured(app: Sphinx, text: str, language: str) -> str:
@@ -142,6 +153,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
     """Sphinx calls this."""
     app.connect("source-read", navigation)
     app.connect("doctree-read", lead_to_files, priority=100)
+    app.connect("doctree-read", mark_short_words)
     app.connect("env-merge-info", merge)
     app.connect("html-collect-pages", file_pages)
     app.connect("build-finished", first_page)
