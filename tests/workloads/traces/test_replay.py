@@ -18,6 +18,7 @@ from steelyard.backends.torch import Torch  # noqa: E402
 from steelyard.errors import Unsupported, UsageError  # noqa: E402
 from steelyard.model.case import Case  # noqa: E402
 from steelyard.model.experiment import Settings  # noqa: E402
+from steelyard.workloads.traces import _task  # noqa: E402
 from tests.workloads.traces import recorded as made  # noqa: E402
 
 DEFAULTS: dict[str, Any] = {
@@ -75,6 +76,17 @@ def test_what_a_task_found_out_has_each_call_and_a_timeline(training: Path) -> N
     assert rows == sorted(rows, key=lambda row: -row["time"]) and sum(row["calls"] for row in rows) == task.effective["replay"]["replayed"]
     count = len(found.arrays["replay_time"][2]) // 8
     assert count == task.effective["replay"]["replayed"] and "recorded_time" not in found.arrays
+
+
+def test_kinds_with_figures_of_their_own_are_the_same_in_every_build(training: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Arms of a pair are compared by what all of their builds tell; a rest that is made of other kinds in each would be none."""
+    monkeypatch.setattr(_task, "MOST_KINDS", 5)
+    first, second = (build(training), build(training))
+    parts = [tuple(task.reading(task()).parts) for task in (first, second)]
+    assert parts[0] == parts[1] and len(parts[0]) == 5 and "op:others" not in parts[0]
+    assert "op:aten::mm" in parts[0]
+    reading = first.reading(first())
+    assert sum(reading.parts.values()) < reading.seconds * 1e9
 
 
 def test_lazy_tensors_give_the_same_calls_in_less_memory(training: Path) -> None:
