@@ -273,6 +273,8 @@ def test_parameters_that_mean_nothing_are_refused_before_anything_is_read() -> N
         with pytest.raises(UsageError):
             refuse({**DEFAULTS, **bad}, "")
     refuse(DEFAULTS, "")
+    usual = registry.built_ins().workloads["trace"].axes["coverage"][0]
+    assert isinstance(usual, float), "an axis that is usually a whole number takes no share such as 0.95"
 
 
 def test_each_schema_and_a_subgraph_and_a_step_are_replayed(tmp_path: Path) -> None:
