@@ -15,7 +15,7 @@ torch = pytest.importorskip("torch")
 
 from steelyard import registry  # noqa: E402
 from steelyard.backends.torch import Torch  # noqa: E402
-from steelyard.errors import Unsupported, UsageError  # noqa: E402
+from steelyard.errors import NotApplied, Unsupported, UsageError  # noqa: E402
 from steelyard.model.case import Case  # noqa: E402
 from steelyard.model.experiment import Settings  # noqa: E402
 from steelyard.workloads.traces import _task  # noqa: E402
@@ -76,6 +76,11 @@ def test_what_a_task_found_out_has_each_call_and_a_timeline(training: Path) -> N
     assert rows == sorted(rows, key=lambda row: -row["time"]) and sum(row["calls"] for row in rows) == task.effective["replay"]["replayed"]
     count = len(found.arrays["replay_time"][2]) // 8
     assert count == task.effective["replay"]["replayed"] and "recorded_time" not in found.arrays
+
+
+def test_a_replay_has_no_graph_to_compile(training: Path) -> None:
+    with pytest.raises(NotApplied, match="no graph to compile"):
+        registry.built_ins().variants["compile"].apply(build(training), Torch(seed=1))
 
 
 def test_kinds_with_figures_of_their_own_are_the_same_in_every_build(training: Path, monkeypatch: pytest.MonkeyPatch) -> None:

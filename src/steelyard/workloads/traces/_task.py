@@ -45,6 +45,12 @@ def free_memory(device: str) -> int | None:
     return int(torch.cuda.mem_get_info()[0]) if device == "cuda" else None
 
 
+def as_recorded(replay: Callable[..., Any]) -> Callable[..., Any]:
+    """A replay's function, with what a compiler is told that would make something else of it."""
+    vars(replay)["not_compiled"] = "a replay makes the recorded calls one by one: there is no graph to compile"
+    return replay
+
+
 @dataclass
 class ReplayTask:
     """One build of a replay; it keeps the times of single calls while it is measured."""
@@ -73,6 +79,7 @@ class ReplayTask:
             )  # fmt: skip
         run, answer = self.steps.run(), self.answer
 
+        @as_recorded
         def replay(*tensors: Any) -> dict[str, float]:
             run(*tensors)
             return answer
@@ -90,6 +97,7 @@ class ReplayTask:
             "results_unlike_recorded": torch.tensor([self.answer["unlike"]]),
         }  # fmt: skip
 
+        @as_recorded
         def replay(*tensors: Any) -> dict[str, Any]:
             if on_host:
                 moments = np.asarray(timed(*tensors), np.int64)
@@ -104,6 +112,7 @@ class ReplayTask:
     def _timed(self) -> Callable[..., dict[str, Any]]:
         timed, answer = self.steps.timed(), self.answer
 
+        @as_recorded
         def replay(*tensors: Any) -> dict[str, Any]:
             return {**answer, "stamps": CallMoments(timed(*tensors))}
 
