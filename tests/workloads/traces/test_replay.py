@@ -339,7 +339,8 @@ def test_text_of_a_trace_is_only_data_in_a_script(tmp_path: Path) -> None:
 
 
 @pytest.mark.deep
-def test_a_slower_operator_is_called_by_a_paired_run_and_named(tmp_path: Path) -> None:
+def test_an_operator_that_is_3_percent_slower_is_called_by_a_paired_run_and_named(tmp_path: Path) -> None:
+    """Its 100 turns are 103, beside 40 other calls as long as a turn: the whole is 2.1 % slower."""
     from tests.engine.drive import run_json
 
     x, nodes = made.tensor(5, [64, 64]), []
@@ -347,12 +348,12 @@ def test_a_slower_operator_is_called_by_a_paired_run_and_named(tmp_path: Path) -
         nodes.append(made.call(10 + number, made.MM, [x, x], [made.tensor(100 + number, [64, 64])]))
     nodes.append(made.call(90, "planted::turns(Tensor x) -> Tensor", [x], [made.tensor(300, [64, 64])]))
     path, here = made.write(tmp_path / "planted.json", *nodes), Path(__file__).parent
-    words = ["-a", "imports=tests.workloads.traces.planted_operator", "-V", "eager,slower[more=8]", "--vs", "eager", "--budget", "5s"]
+    words = ["-a", "imports=tests.workloads.traces.planted_operator", "-V", "eager,slower[more=3]", "--vs", "eager", "--budget", "5s"]
     found = run_json(f"trace:{path}", str(here / "planted.py"), *words, cwd=Path(__file__).parents[3])
     pair = found["pairs"][0]
     part = pair["parts"]["op:planted::turns"]
-    assert pair["low"] > 1 and part["low"] > 1 and part["ratio"] > pair["ratio"]
-    assert pair["parts"]["op:aten::mm"]["low"] < 1.05
+    assert pair["low"] > 1 and 1 < part["low"] < part["high"] < 1.06
+    assert pair["parts"]["op:aten::mm"]["low"] < 1.01
 
 
 @pytest.mark.parametrize("seed", [7, random.SystemRandom().randrange(2**32)], ids=["the same", "another"])
