@@ -46,8 +46,11 @@ def plain(value: Any) -> Any:
     return value if value is None or isinstance(value, (bool, int, str)) else str(value)
 
 
-def save(path: Path, content: str | bytes) -> None:
-    """Put a file in its place whole or not at all; a link is followed, and a pipe or a device is simply written to."""
+def save(path: Path, content: str | bytes, *, folder: bool = False) -> None:
+    """Put a file in its place whole or not at all; a link is followed, and a pipe or a device is simply written to.
+
+    With `folder` the folder that it lies in is made where there is none.
+    """
     import tempfile
 
     from steelyard.errors import UsageError
@@ -55,6 +58,8 @@ def save(path: Path, content: str | bytes) -> None:
     data = content.encode() if isinstance(content, str) else content
     try:
         target = path.resolve()
+        if folder:
+            target.parent.mkdir(parents=True, exist_ok=True)
         if target.exists() and not target.is_file():
             target.write_bytes(data)
             return

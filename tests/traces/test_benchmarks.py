@@ -114,6 +114,10 @@ def test_params_own_programs(linked: Path, tmp_path: Path, capsys: pytest.Captur
     assert "tensor 7 storage 8+0 float32[2, 3] cpu" in capsys.readouterr().out
     assert (tmp_path / "linked.dot").read_text().startswith("digraph")
     assert main(["as", "param", "trace-tool", "--input", str(linked)]) == 2
+    (tmp_path / "none.json").write_text(json.dumps({"schema": "1.1.1", "nodes": []}))
+    for words, code in ((["--list-op"], 0), (["--graph"], 2), (["--node", "1"], 2), (["--tree", "--step-annotation", ""], 2)):
+        assert main(["as", "param", "trace-tool", "--input", str(tmp_path / "none.json"), *words]) == code
+    capsys.readouterr()
     assert main(["as", "param", "validate", "--trace-path", str(linked)]) == 0
     assert "num ops: 3, num comms: 0, num triton ops: 0" in capsys.readouterr().out
     data = made.trace()

@@ -94,6 +94,12 @@ def test_steps_that_a_script_does_not_make_and_errors_in_it_are_told(tmp_path: P
     assert "the script made 4 steps" in capsys.readouterr().err
     assert main(["capture", "-o", str(path), str(script)]) == 2
     assert "IndexError" in capsys.readouterr().err
+    script.write_text("import os\nos.kill(os.getpid(), 9)\n")
+    assert main(["capture", "-o", str(path), str(script)]) == 2
+    assert "ended by SIGKILL" in (said := capsys.readouterr().err) and said.count("\n") == 1
+    script.write_text("print(1)\n")
+    assert main(["capture", "-o", str(path), str(script)]) == 5
+    assert "no operator was recorded" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

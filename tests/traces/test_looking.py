@@ -83,6 +83,12 @@ def test_validate_wants_a_process_group_of_every_message(tmp_path: Path, capsys:
     assert not summarise(path).problems
 
 
+def test_a_trace_without_nodes_is_not_valid(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "t.json"
+    path.write_text(json.dumps({"schema": "1.1.1", "nodes": []}))
+    assert "it has no nodes" in answer(capsys, "validate", str(path), code=3)
+
+
 def test_graphs_can_be_read_by_others(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     data = made.trace()
     data["nodes"][1]["name"] = '<b>"\x01&\\'

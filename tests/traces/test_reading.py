@@ -70,6 +70,35 @@ def test_gzip_is_undone_and_a_cut_one_is_told(tmp_path: Path) -> None:
         read_all(path)
 
 
+@pytest.mark.parametrize("packed", [False, True], ids=["plain", "packed"])
+@pytest.mark.parametrize("sort_keys", [False, True], ids=["as PyTorch ends it", "as others end it"])
+def test_a_cut_trace_is_refused_though_the_step_that_is_asked_for_is_there(tmp_path: Path, packed: bool, sort_keys: bool) -> None:
+    path = tmp_path / ("t.json.gz" if packed else "t.json")
+    data = made.trace(3)
+    data["nodes"] += [made.node(number, "aten::add", 2, made.ADD) for number in range(100, 2000)]
+    text = json.dumps(data, sort_keys=sort_keys).encode()
+    for end in (None, -1, -30, -len(text) // 3):
+        path.write_bytes(gzip.compress(text[:end]) if packed else text[:end])
+        if end is None:
+            assert read_trace(path, step=0).label == "ProfilerStep#0"
+            continue
+        with pytest.raises(BadTrace, match=r"ends too early|ends where|not valid JSON") as told:
+            read_trace(path, step=0)
+        assert "cut off" in told.value.do, end
+
+
+def test_a_step_of_a_large_trace_is_read_without_what_follows(tmp_path: Path) -> None:
+    data = made.trace(2)
+    data["nodes"][-1]["name"] = None
+    path = saved(tmp_path, data)
+    assert read_trace(path, step=0).label == "ProfilerStep#0", "the node that makes no sense is behind it"
+    with pytest.raises(BadTrace, match="its name is no text"):
+        read_trace(path, step=2)
+    del data["schema"]
+    with pytest.raises(BadTrace, match=r"it names no schema|its name is no text"):
+        read_trace(saved(tmp_path, data), step=0)
+
+
 def test_steps_come_one_by_one_in_either_order(tmp_path: Path) -> None:
     data = made.trace(3)
     ends = parts(saved(tmp_path, data))

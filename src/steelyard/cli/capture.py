@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from steelyard.cli.output import CONTEXT, emit_json, find_store, json_option, say
-from steelyard.errors import UsageError
+from steelyard.errors import NothingMeasured, UsageError
 
 
 @click.command("capture", context_settings={**CONTEXT, "ignore_unknown_options": True, "allow_interspersed_args": False})
@@ -57,6 +57,8 @@ def command(
             raise UsageError(f"{output} is one file, and {ranks} ranks write one each", do="name a folder with -o")
         script = capture.ScriptRecording(Path(words[0]), words[1:], ranks, threads, _steps(steps))
         found = capture.capture_script(script, output, limit, profile=profile, resources=not no_resources)
+    for item in found:
+        _check_recorded(item.trace)
     linked = [_linked(item.trace, item.profile) for item in found]
     if as_json:
         emit_json([{**vars(item), "linked": share} for item, share in zip(found, linked, strict=True)])
@@ -73,6 +75,18 @@ def _steps(text: str | None) -> tuple[int, int] | None:
     if end <= first:
         raise UsageError(f"--steps {text} names no steps", do="write --steps 3 for one, --steps 3:5 for two")
     return first, end
+
+
+def _check_recorded(trace: Path) -> None:
+    """Refuse to call a trace saved in which nothing ran."""
+    from steelyard.traces.reading import open_trace
+
+    with open_trace(trace) as reader:
+        if not any(node.is_operator or node.schema for node in reader):
+            raise NothingMeasured(
+                "no operator was recorded", why="what ran while it was recorded called none of PyTorch's",
+                do="record other steps, or a script that uses PyTorch", where=str(trace),
+            )  # fmt: skip
 
 
 def _linked(trace: Path, profile: Path | None) -> str:

@@ -20,6 +20,8 @@ from steelyard.errors import SteelyardError, UsageError
 from steelyard.store.runs import Store
 
 RECORDER = "steelyard.engine.recording"
+OBSERVER = "execution_trace_observer"
+"""In what PyTorch's recorder says of itself, which explains nothing."""
 
 
 @dataclass(frozen=True)
@@ -123,5 +125,5 @@ def _failure(lost: Lost, rank: int, ranks: int) -> UsageError:
     who = f"rank {rank}: " if ranks > 1 else ""
     if lost.fault:
         return UsageError(f"{who}{lost.fault.what}", why=lost.fault.why, do=lost.fault.do, where=lost.fault.where)
-    last = next((line.strip() for line in reversed(lost.stderr.splitlines()) if line.strip()), "")
-    return UsageError(f"{who}nothing was recorded: {lost.reason}", why=last[:300])
+    last = next((line.strip() for line in reversed(lost.stderr.splitlines()) if line.strip() and OBSERVER not in line), "")
+    return UsageError(f"{who}nothing was recorded: {lost.reason}", why=last[:300] if last not in lost.reason else "")

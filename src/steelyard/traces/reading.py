@@ -25,6 +25,7 @@ LAUNCH = 2
 """Values that PyTorch puts behind a Triton kernel's own, the stream and formerly the grid, and notes no strides for."""
 MICRO = 1e-6
 _SCHEMA = re.compile(r"(\d{1,4}\.\d{1,4}\.\d{1,4})(-chakra\.[0-9.]{1,20})?")
+_END = re.compile(r'\]\s*,\s*"finish_ts"\s*:\s*[0-9.]+\s*\}\s*\Z')
 _NUMBERS = {"rf_id": 0, "fw_parent": 0, "seq_id": -1, "scope": 0, "tid": 0, "fw_tid": 0}
 """Attributes that are numbers, in the order of a node's fields, and what they are where they are missing."""
 _TEXTS = ("op_schema", "kernel_backend", "kernel_file")
@@ -78,6 +79,10 @@ class TraceReader:
     def position(self) -> int:
         """How many characters were read so far."""
         return self._window.position
+
+    def ends_whole(self) -> bool:
+        """Whether the file ends as PyTorch ends one, and said its schema first; no node can be read after this."""
+        return bool(self.header.schema and _END.search(self._window.tail()))
 
     def __iter__(self) -> Iterator[TraceNode]:
         try:
@@ -162,8 +167,8 @@ def _known(found: Mapping[str, Any]) -> None:
     schema = found.get("schema")
     match = _SCHEMA.fullmatch(schema) if isinstance(schema, str) else None
     if match is None or match[1] not in SCHEMAS:
-        said = f"schema {str(schema)[:40]!r}" if "schema" in found else "no schema"
-        raise BadTrace(f"{said} is not known", why=f"traces of {', '.join(SCHEMAS)} and Chakra's JSON form can be read")
+        said = f"schema {str(schema)[:40]!r} is not known" if "schema" in found else "it names no schema"
+        raise BadTrace(said, why=f"traces of {', '.join(SCHEMAS)} and Chakra's JSON form can be read")
 
 
 def _header(found: Mapping[str, Any], before: TraceHeader) -> TraceHeader:

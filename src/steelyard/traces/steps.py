@@ -138,8 +138,18 @@ def steps(reader: TraceReader, mark: str = STEP) -> Iterator[Trace]:
         yield make_trace(reader.path, reader.header, held, label)
 
 
+def _read_through(path: Path) -> None:
+    """Read all nodes, so that whatever is wrong with one of them is told."""
+    with open_trace(path) as reader:
+        for _ in reader:
+            pass
+
+
 def read_trace(path: Path, step: int | None = None, subgraph: str = "") -> Trace:
-    """One step of a trace: the first, the one at a position among its steps, or all of a trace without steps; or a part of that."""
+    """One step of a trace: the first, the one at a position among its steps, or all of a trace without steps; or a part of that.
+
+    What follows the step is read only where the file does not end as it should: a trace that is cut off is refused all the same.
+    """
     with open_trace(path) as reader:
         first: Trace | None = None
         count = 0
@@ -152,6 +162,8 @@ def read_trace(path: Path, step: int | None = None, subgraph: str = "") -> Trace
             elif count == 0 and step is None and first is None:
                 first = part
         header = reader.header
+        if first is not None and first.label and not reader.ends_whole():
+            _read_through(path)
     if first is None or (step and not first.label):
         have = f"it has {count} step{'' if count == 1 else 's'}" if count else "it has no steps" if first else "it has no nodes"
         raise UsageError(f"no step {step or 0}", why=have, where=str(path))

@@ -23,7 +23,7 @@ from steelyard.traces.nodes import BadTrace
 
 FILE = 16 * 2**30
 """The most bytes of a trace, unpacked."""
-WINDOW = 2**20
+WINDOW, TAIL = 2**20, 2**10
 NEAR = 16
 """A mistake this close to the end of the window may only be a value that goes on."""
 _BLANK = re.compile(r"[ \t\r\n]*")
@@ -108,6 +108,21 @@ class JsonWindow:
             self._place = end
             return found
 
+    def tail(self) -> str:
+        """The last characters of the text, without reading what is before them as JSON: nothing can be read after this.
+
+        What is packed has to be unpacked for that, which also tells whether it can be.
+        """
+        end = self._text[self._place :]
+        if not self._over and not isinstance(self._file, gzip.GzipFile):
+            size = os.fstat(self._file.fileno()).st_size
+            self._file.seek(max(self._file.tell(), size - TAIL))
+        while chunk := self._chunk(WINDOW):
+            self._count(len(chunk))
+            end = (end + chunk.decode("utf-8", errors="replace"))[-TAIL:]
+        self._over = True
+        return end
+
     def broken(self, what: str, *, cut: bool = False) -> BadTrace:
         """What is wrong at this place."""
         do = "the file is cut off: copy or capture it again" if cut else ""
@@ -117,21 +132,30 @@ class JsonWindow:
         """Move the window on; it grows with a value that does not fit, so that reading one stays linear in its size."""
         if self._over:
             return False
+        chunk = self._chunk(max(WINDOW, at_least))
         try:
-            chunk = self._file.read(max(WINDOW, at_least))
             text = self._decode(chunk, final=not chunk)
-        except (OSError, EOFError, zlib.error) as error:
-            raise BadTrace("cannot be unpacked", why=str(error), do="the file is damaged or cut off", where=self.where) from None
         except UnicodeDecodeError:
             raise BadTrace("not a text file", why="it is not UTF-8", where=self.where) from None
         if not chunk:
             self._over = True
             return False
-        self._seen += len(text)
-        if self._seen > self._most:
-            raise files.too_large(f"{self.where} unpacked", self._seen, self._most)
+        self._count(len(text))
         self._text, self._place = self._text[self._place :] + text, 0
         return True
+
+    def _count(self, more: int) -> None:
+        """So many characters more were taken out of the file; a small packed one may hold any number."""
+        self._seen += more
+        if self._seen > self._most:
+            raise files.too_large(f"{self.where} unpacked", self._seen, self._most)
+
+    def _chunk(self, size: int) -> bytes:
+        """The next bytes of the file; none at its end."""
+        try:
+            return self._file.read(size)
+        except (OSError, EOFError, zlib.error) as error:
+            raise BadTrace("cannot be unpacked", why=str(error), do="the file is damaged or cut off", where=self.where) from None
 
 
 def _constant(word: str) -> float:

@@ -115,7 +115,7 @@ class _Count:
         self.dtypes: Counter[str] = Counter()
         self.devices: Counter[str] = Counter()
         self.threads: set[int] = set()
-        self.tensors: set[int] = set()
+        self.tensors: set[tuple[int, int]] = set()
         self.storages: dict[int, int] = {}
         self.most = (0, 0, 0)
         self.groups: list[Mapping[str, Any]] = []
@@ -145,8 +145,8 @@ class _Count:
                 self.groups += process_groups(node)
             for argument in (*node.inputs, *node.outputs):
                 for ref in argument.tensors():
-                    if ref.tensor not in self.tensors:
-                        self.tensors.add(ref.tensor)
+                    if (ref.tensor, ref.storage) not in self.tensors:
+                        self.tensors.add((ref.tensor, ref.storage))
                         self.dtypes[ref.dtype] += 1
                         self.devices[ref.device or "not recorded"] += 1
                     self.storages[ref.storage] = max(self.storages.get(ref.storage, 0), (ref.offset + ref.extent) * ref.itemsize)
@@ -165,6 +165,8 @@ class _Count:
     def told(self, path: Path) -> TraceSummary:
         """What was counted."""
         counts = self.counts
+        if not counts["nodes"]:
+            self._problem("it has no nodes")
         more = counts["problems"] - len(self.problems)
         return TraceSummary(
             path, TraceHeader(), counts["nodes"], counts["operators"], counts["outermost"], counts["communications"], counts["triton"],

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from steelyard.backends._torch_graphs import Mode, graphs_counted
-from steelyard.errors import SteelyardError, Unsupported
+from steelyard.errors import NotApplied, SteelyardError, Unsupported
 from steelyard.model.define import variant
 from steelyard.model.task import Task
 
@@ -22,6 +22,8 @@ def compile(
 
     if task.fn is None:
         raise SteelyardError("this task times itself; there is no function to compile")
+    if why := getattr(task.fn, "not_compiled", ""):
+        raise NotApplied(why)
     if backend == "inductor" and be.device == "cpu" and not shutil.which(os.environ.get("CXX", "g++")):
         raise Unsupported("torch.compile needs a C++ compiler on the CPU and none is on PATH", do="apt-get install g++, or set CXX")
     kept: dict[str, Any] = {"mode": mode} if mode != "default" else {}

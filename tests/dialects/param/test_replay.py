@@ -65,9 +65,9 @@ def test_failures_are_written_down_and_the_script_runs_alone(trace: Path, tmp_pa
     replay, config = ["as", "param", "replay", "--input", str(trace)], tmp_path / "config.json"
     assert main([*replay, "--replay-config", str(config), "--update-replay-config"]) == 0
     assert list(json.loads(config.read_text())["skip nodes"]) == ["far::away"]
-    assert main([*replay, "-g", "--dump-path", str(tmp_path)]) == 0
+    assert main([*replay, "-g", "--dump-path", str(tmp_path / "scripts" / "new")]) == 0
     run = [sys.executable, "-I", "benchmark.py", "--iterations", "2", "--warmup", "0"]
-    alone = subprocess.run(run, cwd=tmp_path, capture_output=True, text=True, check=True)
+    alone = subprocess.run(run, cwd=tmp_path / "scripts" / "new", capture_output=True, text=True, check=True)
     assert "ms per iteration, median of 2" in alone.stdout
 
 

@@ -8,7 +8,7 @@ import torch
 
 SCHEMA = "planted::turns(Tensor x) -> Tensor"
 EXTRA = {"turns": 0}
-TURNS = 40
+TURNS = 100
 LIBRARY = torch.library.Library("planted", "FRAGMENT")
 LIBRARY.define("turns(Tensor x) -> Tensor")
 

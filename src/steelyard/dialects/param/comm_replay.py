@@ -141,9 +141,6 @@ def _replay(asked: CommAsked, given: Mapping[str, Any]) -> int:
     from steelyard.model.units import parse_seconds
     from steelyard.store.runs import Store
 
-    for flag, why in (("enable_profiler", "no profile is made of several ranks"), ("colls_per_batch", "every call is timed by itself")):
-        if given[flag] not in (False, -1):
-            tell(f"--{flag.replace('_', '-')} does nothing: {why}")
     settings = {"fixed": Fixed(given["warmup_iter"], given["num_replays"]), "timeout": parse_seconds(given["timeout"])}
     axes = {name: (value,) for name, value in asked.words.items()}
     request = Request(
@@ -169,8 +166,7 @@ def _replay(asked: CommAsked, given: Mapping[str, Any]) -> int:
     for line in figures(record):
         click.echo(line)
     for path, rows in _files(record, given["output_ranks"], given["output_path"]):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        save(path, json.dumps(rows, indent=2) + "\n")
+        save(path, json.dumps(rows, indent=2) + "\n", folder=True)
         click.echo(f"Replayed calls: {path}")
     return done.code if given["strict_exit"] else PASS if record.status == "ok" else 1
 

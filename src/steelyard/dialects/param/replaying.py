@@ -191,7 +191,7 @@ def _generate(asked: ReplayAsked, given: Mapping[str, Any]) -> int:
     path = folder / (f"benchmark_{asked.rank}.py" if given["trace_path"] else "benchmark.py")
     words = {**asked.words, "output": path.name, "warmup": given["warmup_iter"], "iterations": given["iterations"]}
     made = replay_script(asked.file, asked.device, given["env"] or "", words)
-    save(path, made.text)
+    save(path, made.text, folder=True)
     tell(f"{made.facts['replayed']} of {made.facts['operators']} operators · saved {path}")
     return PASS
 
@@ -244,7 +244,6 @@ def _recorded_again(request: Any, store: Any, asked: ReplayAsked, given: Mapping
     from steelyard.engine.capture import capture_case
 
     place: Path = given["output_path"] / "execution_trace" / f"rank-{asked.rank}.json"
-    place.parent.mkdir(parents=True, exist_ok=True)
     return capture_case(request, store, place, RECORDING, profile=False, resources=True).trace
 
 
@@ -293,6 +292,5 @@ def _files(run: Any, asked: ReplayAsked, given: Mapping[str, Any]) -> list[str]:
         return []
     data = (run.path / traces[-1].path).read_bytes()
     place = given["output_path"] / "profiler_trace" / f"rank-{asked.rank}.pt.json.gz"
-    place.parent.mkdir(parents=True, exist_ok=True)
-    save(place, data if traces[-1].path.endswith(".gz") else gzip.compress(data))
+    save(place, data if traces[-1].path.endswith(".gz") else gzip.compress(data), folder=True)
     return [f"Profiler trace: {place}"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -45,30 +45,45 @@ def trace_tool(file: Path, listed: bool, detail: bool, as_json: bool, clean: boo
     """
     if not (listed or tensors or tree or drawn or graphviz or graphml or number is not None):
         raise UsageError("nothing was asked for", do="--list-op, --list-tensor, --tree, --node ID or --graph")
-    with open_trace(file) as reader:
-        parts = list(steps(reader, mark))
+    if not mark:
+        raise UsageError("--step-annotation is empty", why="every label would be a step", do="name what steps' labels hold")
+
+    def parts() -> Iterator[Trace]:
+        with open_trace(file) as reader:
+            yield from steps(reader, mark)
+
     if listed:
-        _list(parts, detail=detail, as_json=as_json, clean=clean)
+        _list(parts(), detail=detail, as_json=as_json, clean=clean)
     if tensors:
-        for line in _tensors(parts):
+        for line in _tensors(parts()):
             say(line)
     if tree:
-        for part in parts:
+        for part in parts():
             for line in tree_lines(part, depth=None, width=width()):
                 click.echo(line)
     if number is not None:
-        _node(parts, number, file)
-    forms = [form for form, asked in (("dot", graphviz), ("graphml", graphml)) if asked]
-    if drawn:
-        forms.append("dot" if sum(len(part.nodes) for part in parts) < SMALL else "graphml")
-    for form in dict.fromkeys(forms):
-        output = file.with_name(f"{file.name.removesuffix('.gz').removesuffix('.json')}.{form}")
-        whole = _joined(parts)
-        hand_out("".join(FORMATS[form](whole)), output, f"{len(whole.nodes)} nodes")
+        _node(parts(), number, file)
+    if drawn or graphviz or graphml:
+        _draw(parts(), file, [form for form, asked in (("dot", graphviz), ("graphml", graphml)) if asked], fitting=drawn)
     return PASS
 
 
-def _list(parts: list[Trace], *, detail: bool, as_json: bool, clean: bool) -> None:
+def _draw(parts: Iterable[Trace], file: Path, forms: Sequence[str], *, fitting: bool) -> None:
+    """Graphs of all steps together, in the named forms and in the one that fits their size; these are held whole."""
+    from steelyard.traces.steps import make_trace
+
+    held = list(parts)
+    nodes = [node for part in held for node in part.nodes]
+    if not nodes:
+        raise UsageError("the trace has no nodes", where=str(file))
+    whole = make_trace(file, held[0].header, nodes)
+    own = "dot" if len(nodes) < SMALL else "graphml"
+    for form in dict.fromkeys([*forms, *([own] if fitting else [])]):
+        output = file.with_name(f"{file.name.removesuffix('.gz').removesuffix('.json')}.{form}")
+        hand_out("".join(FORMATS[form](whole)), output, f"{len(whole.nodes)} nodes")
+
+
+def _list(parts: Iterable[Trace], *, detail: bool, as_json: bool, clean: bool) -> None:
     found = operators(parts)
     if not as_json:
         for line in operator_lines(found, detail=detail, width=width()):
@@ -83,7 +98,7 @@ def _list(parts: list[Trace], *, detail: bool, as_json: bool, clean: bool) -> No
     click.echo(json.dumps(made, indent=2))
 
 
-def _tensors(parts: list[Trace]) -> Iterator[str]:
+def _tensors(parts: Iterable[Trace]) -> Iterator[str]:
     seen: set[tuple[Any, ...]] = set()
     for part in parts:
         for node in part.nodes:
@@ -95,18 +110,12 @@ def _tensors(parts: list[Trace]) -> Iterator[str]:
                         yield f"tensor {ref.tensor} storage {ref.storage}+{ref.offset} {ref.dtype}{list(ref.shape)} {ref.device}"
 
 
-def _node(parts: list[Trace], number: int, file: Path) -> None:
+def _node(parts: Iterable[Trace], number: int, file: Path) -> None:
     part = next((part for part in parts if number in part.by_id), None)
     if part is None:
         raise UsageError(f"no node {number}", do="--tree shows the nodes", where=str(file))
     for line in node_lines(part.by_id[number], part):
         click.echo(line)
-
-
-def _joined(parts: list[Trace]) -> Trace:
-    from steelyard.traces.steps import make_trace
-
-    return make_trace(parts[0].path, parts[0].header, [node for part in parts for node in part.nodes])
 
 
 @click.command("validate", context_settings=CONTEXT)

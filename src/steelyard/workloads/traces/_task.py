@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import collections
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -19,14 +19,17 @@ from steelyard.workloads.traces._program import ReplayProgram
 
 if TYPE_CHECKING:
     from steelyard.traces.nodes import TraceNode
+    from steelyard.workloads.traces._coverage import NodeCost
     from steelyard.workloads.traces.replay import PreparedReplay
 
-KEPT, MOST_KINDS, MOST_ROWS = 64, 40, 500
+KEPT, MOST_KINDS, MOST_ROWS = 64, 64, 500
 """Of how many iterations the times of single calls are kept; how many kinds of operators have a figure of their own; rows of a record."""
-PROBES, DEVICE_ROUNDS = 3, 10
+DEVICE_ROUNDS = 10
 MOST_CALLS = 20_000
 """The most calls of which a timeline is kept."""
 SLEEP_CYCLES = 2_000_000
+CALL_BYTES = 20_000
+"""A call without any work takes about as long as it takes to move so many bytes."""
 Ints = np.ndarray[Any, np.dtype[np.int64]]
 
 
@@ -40,6 +43,12 @@ class CallMoments:
 def free_memory(device: str) -> int | None:
     """Bytes that are free on a device; None for a host, which has a limit of its own for that."""
     return int(torch.cuda.mem_get_info()[0]) if device == "cuda" else None
+
+
+def as_recorded(replay: Callable[..., Any]) -> Callable[..., Any]:
+    """A replay's function, with what a compiler is told that would make something else of it."""
+    vars(replay)["not_compiled"] = "a replay makes the recorded calls one by one: there is no graph to compile"
+    return replay
 
 
 @dataclass
@@ -70,6 +79,7 @@ class ReplayTask:
             )  # fmt: skip
         run, answer = self.steps.run(), self.answer
 
+        @as_recorded
         def replay(*tensors: Any) -> dict[str, float]:
             run(*tensors)
             return answer
@@ -87,6 +97,7 @@ class ReplayTask:
             "results_unlike_recorded": torch.tensor([self.answer["unlike"]]),
         }  # fmt: skip
 
+        @as_recorded
         def replay(*tensors: Any) -> dict[str, Any]:
             if on_host:
                 moments = np.asarray(timed(*tensors), np.int64)
@@ -101,18 +112,18 @@ class ReplayTask:
     def _timed(self) -> Callable[..., dict[str, Any]]:
         timed, answer = self.steps.timed(), self.answer
 
+        @as_recorded
         def replay(*tensors: Any) -> dict[str, Any]:
             return {**answer, "stamps": CallMoments(timed(*tensors))}
 
         return replay
 
     def _reading(self) -> Callable[[dict[str, Any]], Reading]:
-        """The whole time and that of each kind of operator; those that take longest, and the rest together."""
-        names = [node.name for node in self.nodes]
-        known = self._largest(names)
+        """The whole time and that of each kind of operator that has a figure of its own."""
+        known = main_kinds(self.nodes, self.made.coverage.costs)
         place = {name: number for number, name in enumerate(known)}
-        group = np.asarray([place.get(name, len(known)) for name in names], np.int64)[self.call_of]
-        labels = [f"{OPERATOR}{name}" for name in known] + ([f"{OPERATOR}others"] if len(set(names)) > len(known) else [])
+        group = np.asarray([place.get(node.name, len(known)) for node in self.nodes], np.int64)[self.call_of]
+        labels = [f"{OPERATOR}{name}" for name in known]
 
         def read(output: dict[str, Any]) -> Reading:
             moments = np.asarray(output["stamps"].moments, np.int64)
@@ -122,19 +133,6 @@ class ReplayTask:
             return Reading(float(moments[-1] - moments[0]) * 1e-9, parts=dict(zip(labels, map(float, sums), strict=False)))
 
         return read
-
-    def _largest(self, names: Sequence[str]) -> list[str]:
-        """The kinds of operators that take longest, by a few runs."""
-        unique = sorted(set(names))
-        if len(unique) <= MOST_KINDS:
-            return unique
-        timed = self.steps.timed()
-        with torch.no_grad():
-            took = np.min([np.diff(np.asarray(timed(*self.tensors), np.int64)) for _ in range(PROBES)], axis=0)
-        sums: collections.Counter[str] = collections.Counter()
-        for step, spent in zip(self.call_of, took, strict=True):
-            sums[names[step]] += int(spent)
-        return sorted(name for name, _ in sums.most_common(MOST_KINDS))
 
     def _restoring(self) -> Callable[[], None] | None:
         """What puts integers back that calls change and others read: an index that grows would leave its range in the end."""
@@ -182,6 +180,18 @@ class ReplayTask:
                 torch.cuda.synchronize()
                 took = [one.elapsed_time(other) * 1e6 for one, other in itertools.pairwise(events)]
                 self.kept.append(np.asarray(took).round().astype(np.int64))
+
+
+def main_kinds(nodes: Sequence[TraceNode], costs: Mapping[int, NodeCost]) -> list[str]:
+    """The kinds of operators that have a figure of their own: all, or where they are many those of the most recorded time or bytes.
+
+    Nothing measured decides, or builds of one replay would tell of other kinds, and pairs compare what all builds tell.
+    """
+    timed = all(costs[node.id].seconds is not None for node in nodes)
+    sums: collections.defaultdict[str, float] = collections.defaultdict(float)
+    for node in nodes:
+        sums[node.name] += (costs[node.id].seconds or 0.0) if timed else costs[node.id].bytes + CALL_BYTES
+    return sorted(sorted(sums, key=lambda name: (-sums[name], name))[:MOST_KINDS])
 
 
 def changing_integers(program: ReplayProgram, found: Any) -> list[int]:

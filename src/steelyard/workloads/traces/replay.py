@@ -25,7 +25,7 @@ WHAT = ("full", "compute", "communication")
 ALLOCATION = ("auto", "ahead", "lazy")
 DEFAULTS: Mapping[str, Sequence[Any]] = {
     "what": ["full"], "subgraph": [""], "step": [None], "skip": [None],
-    "imports": [None], "allocation": ["auto"], "coverage": [0],
+    "imports": [None], "allocation": ["auto"], "coverage": [0.0],
 }  # fmt: skip
 
 
