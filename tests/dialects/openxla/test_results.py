@@ -32,6 +32,7 @@ def records(folder: Path, *items: dict[str, Any]) -> list[Record]:
     [run] = read_file(file)
     assert run.header.created.startswith("2023-07-26")
     assert run.header.machine["packages"] == {"jax": "0.4.25"}
+    assert run.header.machine["cpu"]["model"] == "c2-standard-60"
     return list(run.records)
 
 

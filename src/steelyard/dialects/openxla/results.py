@@ -39,7 +39,9 @@ def read(data: Any, path: Path) -> ForeignSource:
     moment = number(table(data.get("trigger")).get("timestamp"))
     created = datetime.fromtimestamp(moment, UTC).isoformat() if moment is not None and 0 <= moment < 1e11 else ""
     versions = {text(item.get("name")): word(item.get("version")) for item in packages[:2000]}
-    return ForeignSource(list(results.values()), created, {"device": ", ".join(devices)}, versions=versions)
+    on_gpu = bool(devices) and all("gpu" in name for name in devices)
+    facts = {"gpus": [{"name": name} for name in devices]} if on_gpu else {"cpu": {"model": ", ".join(devices)}}
+    return ForeignSource(list(results.values()), created, {"device": ", ".join(devices)}, versions=versions, facts=facts if devices else {})
 
 
 def _result(item: dict[str, Any], level: str) -> ForeignResult:
