@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from steelyard.artifacts import manifest, remote
-from steelyard.artifacts.programs import CPUS
 from steelyard.dialects.openxla.catalogue import DefinitionSet, gathered
 from steelyard.dialects.openxla.rows import MEGA, MILLI, Entry, SuiteSink, summary
 from steelyard.dialects.openxla.session import SuiteRun, ToolOptions
@@ -20,6 +19,7 @@ from steelyard.engine.filters import expression
 from steelyard.engine.run import WaitTold
 from steelyard.engine.sinks import MeasuredCase
 from steelyard.errors import SteelyardError, UsageError, told
+from steelyard.machine.binding import CPUS
 from steelyard.model.case import Case
 from steelyard.model.experiment import Experiment, ResultRow, Settings
 from steelyard.model.record import Status
