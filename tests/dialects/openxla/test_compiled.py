@@ -121,7 +121,8 @@ def test_a_folder_with_a_broken_manifest_and_a_binding_of_nothing_cost_themselve
     small(tmp_path / "there" / "SOUND", "SOUND")
     small(tmp_path / "there" / "CUT", "CUT")
     (tmp_path / "there" / "CUT" / manifest.NAME).write_text("{")
-    words = ("as", "openxla", "iree", "--artifact-dir", "there", "-o", "r.json", "--strict-exit")
-    steelyard(*words, "--thread_config", "{1: '0|1'}", cwd=tmp_path, check=3)
-    told = errors(tmp_path / "r.json")
+    words = ("as", "openxla", "hlo", "--artifact-dir", "there", "-o", "r.json", "--strict-exit")
+    steelyard(*words, "--thread_config", "{2: '0|1'}", cwd=tmp_path, check=3)
+    told, [first, _] = errors(tmp_path / "r.json"), json.loads((tmp_path / "r.json").read_text())["benchmarks"]
+    assert (first["definition"]["num_threads"], first["definition"]["task_topology_cpu_ids"]) == (2, "0|1")
     assert told["CUT"].startswith("failed: there/CUT/manifest.json") and told["SOUND"].startswith("unsupported: 0|1 names no CPUs")

@@ -59,11 +59,12 @@ def test_our_own_latencies_are_used_whole(tmp_path: Path) -> None:
 
 def test_errors_levels_and_doubles(tmp_path: Path) -> None:
     iree = entry(level="compiler_level", median_latency_ms=3.0, system_memory_vmhwm_mb=12.0)
+    iree["definition"] |= {"task_topology_cpu_ids": "0,1", "num_threads": 2}
     slow, odd = entry(name="models/A/inputs/I", error="timeout"), entry(name="not a name", mean_latency_ms=2.0)
     found = records(tmp_path, iree, entry(error="boom"), entry(median_latency_ms=1.0), entry(error="again"), slow, odd)
     statuses = [(record.status, record.reason) for record in found]
     assert statuses == [("ok", ""), ("ok", ""), ("timeout", "timeout"), ("ok", "")]
-    assert "flag.level=compiler_level" in found[0].id
+    assert "threads=2" in found[0].id and "flag.cpus=" in found[0].id and "flag.level=compiler_level" in found[0].id
     assert found[0].metrics["host_peak_memory"].value == pytest.approx(12e6)
     assert "input=I" in found[2].id
 

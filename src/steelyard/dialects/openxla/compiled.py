@@ -28,6 +28,8 @@ LEVEL, BENCHMARK = "compiler_level", "models/{}/inputs/INPUT_DATA_MODEL_DEFAULT"
 BACKENDS = {"hlo": "xla", "iree": "iree", "tflite": "litert"}
 KINDS = {"hlo": ("xla_hlo_dump", "stablehlo_mlir"), "iree": ("stablehlo_mlir", "linalg_mlir", "tosa_mlir"), "tflite": ("tflite_",)}
 """By tool, which programs of a folder it runs, the first that is there."""
+ANY = (1, "")
+"""One thread on any CPU, which is not told of the tool that had no threads to choose."""
 ITERATIONS = {"hlo": 10, "iree": 20, "tflite": 50}
 BOUND = dict.fromkeys(BACKENDS, "their CPUs: \"{1: '0', 2: '0,1'}\"") | {"tflite": "taskset's mask in hex: \"{1: '1', 2: '3'}\""}
 
@@ -37,7 +39,7 @@ class CompilerOptions(ToolOptions):
     """What a command line says; `threads` are numbers of threads, each with the CPUs that they are bound to, empty for any."""
 
     folder: Path = Path()
-    threads: tuple[tuple[int, str], ...] = ((1, ""),)
+    threads: tuple[tuple[int, str], ...] = (ANY,)
 
 
 def parse_threads(text: str, tool: str = "iree") -> tuple[tuple[int, str], ...]:
@@ -99,8 +101,8 @@ class CompilerSink(SuiteSink):
         record, tool, benchmark = measured.record, self.options.tool, BENCHMARK.format(model)
         self.tell(f"{benchmark} {threads} threads", record)
         told: Entry = {"benchmark_name": benchmark, "compiler": "xla" if tool == "hlo" else tool, "device": self.options.device}
-        bound = {"task_topology_cpu_ids" if tool == "iree" else "taskset_mask": cpus}
-        told |= {} if tool == "hlo" else {"model_name": model, "num_threads": threads, **bound}
+        bound = {"taskset_mask" if tool == "tflite" else "task_topology_cpu_ids": cpus}
+        told |= {} if tool == "hlo" and (threads, cpus) == ANY else {"model_name": model, "num_threads": threads, **bound}
         figures = metrics(tool, measured, self.options.device) if measured.arrays else {}
         figures = figures if record.status == "ok" else {"error": f"{record.status}: {record.reason}", **figures}
         ours = {"status": record.status, "reason": record.reason, "id": record.id, "verification": record.verification}

@@ -91,7 +91,8 @@ def _case(told: dict[str, Any], level: str) -> tuple[str, dict[str, Any] | None]
     params = {} if given == USUAL else {"input": given}
     threads = count(told.get("num_threads")) or 1
     framework = word(told.get("framework")).rpartition(".")[2].lower() or "openxla"
-    flags = (("level", level),) if level != LEVELS[0] else ()
+    cpus = word(told.get("task_topology_cpu_ids")) or word(told.get("taskset_mask"))
+    flags = (*((("cpus", cpus),) if cpus else ()), *((("level", level),) if level != LEVELS[0] else ()))
     try:
         device = "cuda" if "gpu" in word(told.get("device")) else "cpu"
         name, compiler, threads = f"foreign/openxla/{model}", _word(told.get("compiler")) or "eager", min(threads, MOST_THREADS)
