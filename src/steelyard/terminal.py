@@ -100,6 +100,13 @@ def tell(text: str) -> None:
     click.echo(visible(text), err=True)
 
 
+def put_line(text: str, indent: str = "") -> None:
+    """A line to stdout whose columns stay, and in which nothing that a file says can steer the terminal."""
+    from steelyard.report.cells import visible
+
+    click.echo(f"{indent}{visible(text)}")
+
+
 def say(text: object, *, aside: bool = False, indent: str = "") -> None:
     """One line, whatever is in it; `aside` to stderr, where it is no data."""
     from steelyard.report.cells import clean

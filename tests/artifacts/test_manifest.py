@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from steelyard.artifacts import manifest
-from steelyard.errors import UsageError
+from steelyard.cli.main import main
+from steelyard.errors import FAILED, PASS, USAGE, UsageError
 from tests.artifacts.made import small
 
 
@@ -152,3 +153,14 @@ def test_a_program_is_known_by_its_content_and_not_by_its_place(tmp_path: Path) 
     assert manifest.identity(first, first.programs[0]) == manifest.identity(moved, moved.programs[0])
     swapped = replace(other.programs[0], results=("output_0", "output_1"))
     assert manifest.identity(other, swapped) != manifest.identity(first, first.programs[0])
+
+
+def test_commands_go_on_past_a_folder_whose_manifest_cannot_be_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    small(tmp_path / "sound", "sound"), small(tmp_path / "cut", "cut")
+    (tmp_path / "cut" / manifest.NAME).write_text("{")
+    for command in ("list", "show", "verify"):
+        assert main(["artifacts", command, str(tmp_path)]) == FAILED
+        said = capsys.readouterr()
+        assert "sound" in said.out and f"cut/{manifest.NAME}:1 not valid JSON" in said.out + said.err
+        assert main(["artifacts", command, str(tmp_path / "sound")]) == PASS
+    assert main(["artifacts", "list", str(tmp_path / "cut")]) == USAGE

@@ -16,8 +16,6 @@ from steelyard.errors import SteelyardError, Unsupported, UsageError
 
 PROGRAM = 8 * 2**30
 """The most bytes of a program that are read."""
-CPUS = "STEELYARD_CPUS"
-"""The variable that binds a process which runs programs to CPUs: `0,1`."""
 SUFFIXES = (".mlir", ".mlirbc", ".mlir.bc", ".bc", ".hlo", ".txt", ".tflite", ".onnx", ".vhlo", ".stablehlo", ".tgz")
 HEAD = 2**16
 BYTECODE, FLATBUFFER = bytecode.MAGIC, b"TFL3"

@@ -24,6 +24,7 @@ from steelyard.errors import SteelyardError, StoreError, UsageError, told
 
 CACHE = "STEELYARD_ARTIFACTS"
 INDEX = "index.json"
+LONGEST_NAME = 200
 PIECE = 8 * 2**20
 TRIES = 5
 DIGEST = "#sha256="
@@ -175,38 +176,47 @@ def _index(content: bytes, where: str) -> dict[str, str]:
     return dict(entries)
 
 
-def fetch(url: str, out: Path, tell: Tell) -> list[Path]:
+def fetch(url: str, out: Path, tell: Tell, only: str = "") -> list[Path]:
     """Folders of artifacts from a URL into `out`: one model, all that an index names, or an archive of them; each checked.
 
-    A URL may end with #sha256=…, the hash of the manifest or of the archive.
+    A URL may end with #sha256=…, the hash of the manifest or of the archive. Of several folders `only` names the one that is wanted.
     """
     address, _, digest = url.partition(DIGEST)
     if digest and not manifest.DIGEST.fullmatch(digest):
         raise UsageError(f"the hash in {url!r:.200} is no sha256", do=f"write it like {address}{DIGEST}<64 hex digits>")
     if address.endswith(unpacking.ENDINGS):
-        return _fetch_archive(address, digest, out, tell)
+        return _fetch_archive(address, digest, out, tell, only)
     place = RemotePlace.at(address)
     if (content := place.whole(manifest.NAME)) is not None:
-        return [_fetch_folder(place, content, digest, out, tell)]
+        return [_fetch_folder(place, content, digest, out, tell, only)]
     if (content := place.whole(INDEX)) is None:
         raise UsageError(f"no artifacts at {address}", why=f"there is neither {manifest.NAME} nor {INDEX}", do="check the address")
+    entries = {name: expected for name, expected in _index(content, f"{address}/{INDEX}").items() if only in ("", name)}
+    if only and not entries:
+        raise _another(address, only)
     return [
         _fetch_folder(below, below.whole(manifest.NAME), expected, out, tell)
-        for name, expected in _index(content, f"{address}/{INDEX}").items()
+        for name, expected in entries.items()
         for below in [RemotePlace(f"{place.url}/{name}", place.system, place.below(name))]
     ]
 
 
 def fetch_missing(urls: Mapping[str, str], out: Path, tell: Tell) -> dict[str, str]:
-    """Fetch each folder that is not in `out` yet, by its name; why, for each that cannot be had."""
+    """Fetch each folder that is not in `out` yet, by its name and where it is kept; why, for each that cannot be had."""
     troubles = {}
     for name, url in urls.items():
-        if not (out / name).exists():
-            try:
-                fetch(url, out, tell)
-            except SteelyardError as error:
-                troubles[name] = told(error)
+        try:
+            if not manifest.PLAIN_NAME.fullmatch(name) or "/" in name or len(name) > LONGEST_NAME:
+                raise UsageError(f"{name!r:.80} is no name for a folder")
+            if not (out / name / manifest.NAME).exists():
+                fetch(url, out, tell, name)
+        except SteelyardError as error:
+            troubles[name] = told(error)
     return troubles
+
+
+def _another(address: str, only: str) -> StoreError:
+    return StoreError(f"{address} holds no artifacts of {only}", why="it holds those of others", do="check the address")
 
 
 def fetch_program(url: str, out: Path, tell: Tell) -> Path:
@@ -241,7 +251,7 @@ def _sized(place: RemotePlace, name: str, digest: str) -> ArtifactFile:
         raise _unreachable(f"{place.url}/{name}", _other_cause(error) or error) from error
 
 
-def _fetch_folder(place: RemotePlace, content: bytes | None, digest: str, out: Path, tell: Tell) -> Path:
+def _fetch_folder(place: RemotePlace, content: bytes | None, digest: str, out: Path, tell: Tell, only: str = "") -> Path:
     where = f"{place.url}/{manifest.NAME}"
     if content is None:
         raise StoreError(f"there is no {where}", why=f"{INDEX} names it", do="publish it again")
@@ -251,6 +261,8 @@ def _fetch_folder(place: RemotePlace, content: bytes | None, digest: str, out: P
         held = manifest.parse(content.decode(), where)
     except UnicodeDecodeError:
         raise UsageError("not a text file", where=where) from None
+    if only not in ("", held.name):
+        raise _another(place.url, only)
     kept = {item.path: blob(place, place.below(item.path), item, tell) for item in held.files}
     return _assembled(held, content, kept, out)
 
@@ -361,7 +373,7 @@ def _pieces(system: Any, address: str, item: ArtifactFile, part: Path) -> Iterat
             yield piece
 
 
-def _fetch_archive(address: str, digest: str, out: Path, tell: Tell) -> list[Path]:
+def _fetch_archive(address: str, digest: str, out: Path, tell: Tell, only: str = "") -> list[Path]:
     """An archive of folders of artifacts; its own hash must be known, since nothing else vouches for it before it is unpacked."""
     if not digest:
         raise UsageError(
@@ -379,9 +391,13 @@ def _fetch_archive(address: str, digest: str, out: Path, tell: Tell) -> list[Pat
         made = []
         for folder in found:
             held = manifest.read(folder)
+            if only not in ("", held.name):
+                continue
             if troubles := manifest.check(folder, held):
                 raise StoreError(f"{address}: {held.name} is damaged", why=troubles[0])
             made.append(
                 _assembled(held, (folder / manifest.NAME).read_bytes(), {item.path: folder / item.path for item in held.files}, out)
             )
+    if not made:
+        raise _another(address, only)
     return made

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from steelyard import clocks
-from steelyard.artifacts import arrays, programs
+from steelyard.artifacts import arrays
 from steelyard.artifacts.manifest import KINDS
 from steelyard.artifacts.signature import ProgramSignature
 from steelyard.backends._memory import host_memory
@@ -86,7 +86,6 @@ class ProgramBackend(Backend):
 
     def open(self) -> None:
         super().open()
-        bind(os.environ.get(programs.CPUS, ""))
         self._program: LoadedProgram | None = None
         self._first: float | None = None
 
@@ -156,20 +155,7 @@ class ProgramBackend(Backend):
         held = dict(program.held())
         figures |= {name: Figure(float(value), "B", "lower", n=1) for name, value in held.items()}
         counted = {"code_size_is": program.code_words} if program.code is not None else {}
-        counted |= {"cpus": str(sorted(os.sched_getaffinity(0)))[1:-1]} if os.environ.get(programs.CPUS) else {}
         return figures, {"host_memory": host_memory(), "program": {**program.facts, **counted}}
-
-
-def bind(cpus: str) -> None:
-    """Keep this process on CPUs, the threads that it has and those that a runtime will start; none are named: wherever it is."""
-    if not cpus:
-        return
-    try:
-        for thread in Path("/proc/self/task").iterdir():
-            os.sched_setaffinity(int(thread.name), {int(word) for word in cpus.split(",")})
-    except (ValueError, OSError, OverflowError) as error:
-        why = f"here are {str(sorted(os.sched_getaffinity(0)))[1:-1]}"
-        raise Unsupported(f"{programs.CPUS}={cpus} names no CPUs that can be used", why=why, do="name some of them: 0,1") from error
 
 
 @contextlib.contextmanager

@@ -12,8 +12,7 @@ import jax
 import numpy as np
 from jaxlib import xla_client
 
-from steelyard.artifacts import programs
-from steelyard.backends._programs import LoadedProgram, PhaseTimes, ProgramBackend, ProgramFile, bind, first_error
+from steelyard.backends._programs import LoadedProgram, PhaseTimes, ProgramBackend, ProgramFile, first_error
 from steelyard.backends._stablehlo import StableProgram, understood
 from steelyard.errors import SteelyardError, Unsupported
 from steelyard.measuring.clock import Timer, WaitingTimer
@@ -45,7 +44,6 @@ class Xla(ProgramBackend):
     def open(self) -> None:
         if self.device not in PLATFORMS:
             raise Unsupported(f"backend xla runs on {', '.join(PLATFORMS)}, not on {self.device!r}")
-        bind(os.environ.get(programs.CPUS, ""))
         self._program, self._first = None, None
         try:
             self.spot = jax.devices(PLATFORMS[self.device])[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sized
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,8 @@ import click
 from steelyard.cli import reduce
 from steelyard.cli.output import CONTEXT, emit_json, find_store, json_option, store_option, tell
 from steelyard.dialects.commands import Names
-from steelyard.errors import FAILED, PASS, UsageError
+from steelyard.errors import FAILED, PASS, SteelyardError, UsageError, told
+from steelyard.terminal import put_line
 
 if TYPE_CHECKING:
     from steelyard.artifacts.manifest import ArtifactSet
@@ -80,13 +82,6 @@ def make(**options: Any) -> int:
     return exporting.code_of(found)
 
 
-def put_line(text: str, indent: str = "") -> None:
-    """A line to stdout whose columns stay, and in which nothing that a file says can steer the terminal."""
-    from steelyard.report.cells import visible
-
-    click.echo(f"{indent}{visible(text)}")
-
-
 def _progress(name: str, program: str) -> None:
     if program:
         tell(f"  {name}: {program}")
@@ -118,21 +113,40 @@ def folders_in(place: Path) -> list[Path]:
     return found
 
 
+def manifests_in(place: Path) -> dict[Path, ArtifactSet]:
+    """What each folder of a place says that it holds; one whose manifest cannot be read is told, and the others are answered for."""
+    from steelyard.artifacts import manifest
+
+    found, broken = dict[Path, Any](), list[SteelyardError]()
+    for path in folders_in(place):
+        try:
+            found[path] = manifest.read(path)
+        except SteelyardError as error:
+            broken.append(error)
+    if broken and not found:
+        raise broken[0]
+    for trouble in broken:
+        tell(f"error: {told(trouble)}")
+    return found
+
+
+def code_of(place: Path, found: Sized) -> int:
+    """Not 0 where a folder's manifest could not be read."""
+    return FAILED if len(found) < len(folders_in(place)) else PASS
+
+
 @command.command("list", context_settings=CONTEXT)
 @click.argument("place", type=FOLDER, metavar="DIR")
 @json_option
 def listing(place: Path, as_json: bool) -> int:
     """What is in DIR: a line for each model with its kinds of programs."""
-    from steelyard.artifacts import manifest
-
-    found = {path: manifest.read(path) for path in folders_in(place)}
+    found = manifests_in(place)
     if as_json:
         emit_json([{"folder": str(path), **_summary(held)} for path, held in found.items()])
-        return PASS
+        return code_of(place, found)
     for held in found.values():
-        told = _summary(held)
-        put_line(f"{held.name}  {held.producer.framework}  {', '.join(told['programs']) or 'no programs'}")
-    return PASS
+        put_line(f"{held.name}  {held.producer.framework}  {', '.join(_summary(held)['programs']) or 'no programs'}")
+    return code_of(place, found)
 
 
 def _summary(held: ArtifactSet) -> dict[str, Any]:
@@ -147,11 +161,10 @@ def _summary(held: ArtifactSet) -> dict[str, Any]:
 @json_option
 def show(place: Path, as_json: bool) -> int:
     """All that the manifest of each model in DIR says."""
-    from steelyard.artifacts import manifest
     from steelyard.engine.exporting import told_programs
 
-    for path in folders_in(place):
-        held = manifest.read(path)
+    found = manifests_in(place)
+    for held in found.values():
         if as_json:
             emit_json(held)
             continue
@@ -162,7 +175,7 @@ def show(place: Path, as_json: bool) -> int:
                 put_line(f"{what:28} {item.dtype:10} {'x'.join(map(str, item.shape)) or 'scalar':>10}  {item.name}", "  ")
         for line in told_programs(held):
             put_line(line)
-    return PASS
+    return code_of(place, found)
 
 
 @command.command("verify", context_settings=CONTEXT)
@@ -172,7 +185,13 @@ def verify(place: Path, as_json: bool) -> int:
     """Hold every file in DIR against the hash in its manifest; exit 3 where one is missing, cut, changed or not in it."""
     from steelyard.artifacts import manifest
 
-    troubles = {str(path): manifest.check(path, manifest.read(path)) for path in folders_in(place)}
+    def troubles_of(path: Path) -> list[str]:
+        try:
+            return manifest.check(path, manifest.read(path))
+        except SteelyardError as error:
+            return [told(error)]
+
+    troubles = {str(path): troubles_of(path) for path in folders_in(place)}
     if as_json:
         emit_json(troubles)
     for path, lines in troubles.items() if not as_json else ():

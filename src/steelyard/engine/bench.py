@@ -17,6 +17,7 @@ from steelyard import registry
 from steelyard.backends.base import ALONE, Seat
 from steelyard.engine import opening
 from steelyard.errors import NotApplicable, NotApplied, SteelyardError, Unsupported, told, unknown
+from steelyard.machine import binding
 from steelyard.measuring import rules
 from steelyard.measuring.moving import loose_arrays
 from steelyard.measuring.rules import sqnr
@@ -45,6 +46,7 @@ class Bench:
         """A fresh backend instance, so that equal seeds give equal data."""
         if self.case.ranks != self.seat.size:
             raise Unsupported(f"a case of {self.case.ranks} ranks cannot be looked at in one process alone")
+        binding.bind()
         return self.backend(self.case.device, seed=self.settings.seed, threads=self.case.threads, seat=self.seat)
 
     def base(self, be: Any = None) -> tuple[Any, Task]:

@@ -6,9 +6,12 @@ import uuid
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import msgspec
+
 from steelyard.engine.conversation import Conversation, Lost
 from steelyard.engine.launch import start_fresh
 from steelyard.engine.messages import Answer, Describe, Described, Expand, Expanded, Sources
+from steelyard.engine.packages import ListTrouble, UserFolder
 from steelyard.engine.place import Place
 from steelyard.engine.process import end_orphans
 from steelyard.errors import UsageError
@@ -28,6 +31,42 @@ def describe(place: Place, files: tuple[str, ...], entries: tuple[tuple[str, str
     raise UsageError(f"could not load {what}", why="the process that imported it gave no answer")
 
 
+class UnloadableFile(UsageError):
+    """A file of the user's whose import ended its process, or held it up for too long."""
+
+    def __init__(self, file: str, lost: Lost) -> None:
+        late = lost.status == "timeout"
+        why = f"importing it takes more than {plain(LOADING, 's')}" if late else f"the process ended while importing it: {lost.reason}"
+        super().__init__(f"could not load {file}", why=why, do="does it loop?" if late else "import it with plain Python to see why")
+        self.file = file
+
+
+def listed(place: Place, folder: UserFolder, module: str, kinds: Mapping[str, type[Any]]) -> tuple[dict[str, list[Any]], list[ListTrouble]]:
+    """What the lists of a user's folder hold, as these kinds of data, and what is wrong with the rest of it.
+
+    `perform` of the module answers as `packages.answer` does. A file that ends its worker or holds it up costs its own definitions.
+    """
+    words, lost = {"folder": str(folder.path.resolve())}, dict[str, ListTrouble]()
+    said: dict[str, Any] | None = None
+    while said is None:
+        try:
+            said = expand(place, Sources(paths=folder.roots), module, {**words, "without": [*lost]})
+        except UnloadableFile as error:
+            if error.file in lost:
+                raise
+            lost[error.file] = ListTrouble(error.file, f"{error.why}; {error.do}")
+    troubles = [*lost.values(), *(ListTrouble(**item) for item in said["troubles"])]
+    held: dict[str, list[Any]] = {name: [] for name in kinds}
+    for name, kind in kinds.items():
+        for where, data in said[name]:
+            try:
+                held[name].append(msgspec.convert(data, kind))
+            except msgspec.ValidationError as error:
+                called = str(data["name"])
+                troubles.append(ListTrouble(f"{where}  {name}", f"{called}: {error}", called, name))
+    return held, troubles
+
+
 def expand(place: Place, sources: Sources, module: str, words: Mapping[str, Any]) -> dict[str, Any]:
     """What `perform` of a dialect's module makes of a file in its language, with the users' files and packages loaded.
 
@@ -38,8 +77,8 @@ def expand(place: Place, sources: Sources, module: str, words: Mapping[str, Any]
         if isinstance(answer, Expanded):
             said |= answer.words
         elif isinstance(answer, Lost):
-            if answer.status == "timeout" and "importing" in said:
-                raise _unloadable(said["importing"], answer)
+            if "importing" in said and not answer.fault:
+                raise UnloadableFile(str(said["importing"]), answer)
             if answer.fault:
                 raise UsageError(answer.fault.what, why=answer.fault.why, do=answer.fault.do, where=answer.fault.where)
             raise UsageError("the worker was lost while it expanded the config", why=answer.reason)
@@ -61,6 +100,4 @@ def _answers(place: Place, job: Describe | Expand, first: float, patience: float
 def _unloadable(what: str, lost: Lost) -> UsageError:
     if lost.fault:
         return UsageError(f"could not load {what}: {lost.fault.what}", why=lost.fault.why, do=lost.fault.do, where=lost.fault.where)
-    if lost.status == "timeout":
-        return UsageError(f"could not load {what}", why=f"importing it takes more than {plain(LOADING, 's')}", do="does it loop?")
-    return UsageError(f"could not load {what}", why="the process ended while importing it", do="import it with plain Python to see why")
+    return UnloadableFile(what, lost)

@@ -193,9 +193,8 @@ class FolderMaking:
                 places[way.key] = place
             else:
                 do = f"steelyard env create {way.stack}"
-                self._lacks(
-                    way, "unsupported", f"{' and '.join(way.needs)} {'is' if len(way.needs) == 1 else 'are'} not installed together", do
-                )
+                told = "are not installed together" if len(way.needs) > 1 else "is not installed here"
+                self._lacks(way, "unsupported", f"{' and '.join(way.needs)} {told}", do)
         able = [way for way in whole if way.key in places]
         home = self.target.job.place
         trouble = self._ask(home, [way for way in able if not way.source and places[way.key] == home], first=True)
@@ -363,7 +362,7 @@ def code_of(outcomes: Sequence[ExportOutcome]) -> int:
 def told_outcome(outcome: ExportOutcome) -> list[str]:
     """A line for a folder, and one for each program of it."""
     if outcome.held is None:
-        return [f"{outcome.name}  {outcome.status}: {' '.join(outcome.reason.split())[:500]}"]
+        return [f"{outcome.name}  {outcome.status}: {'; '.join(map(str.strip, outcome.reason.splitlines()))[:500]}"]
     return [f"{outcome.name}  {outcome.status}  {outcome.folder}", *told_programs(outcome.held)]
 
 

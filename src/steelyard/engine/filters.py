@@ -16,6 +16,7 @@ from steelyard.model.experiment import Rule
 
 TAG, TIER = "tag:", "tier:"
 WORDS = re.compile(r"(^|\s)(and|or|not)\s")
+MOST_NAMED = 400
 PATIENCE = 20.0
 """Seconds of CPU for all cases of a plan, of which each takes microseconds: some expressions need years for a text that does not fit."""
 
@@ -68,6 +69,16 @@ def expression(text: str) -> re.Pattern[str]:
             return re.compile(text)
     except (re.error, RecursionError, OverflowError) as error:
         raise UsageError(f"not a regular expression: {text!r:.120}", why=str(error), do="quote signs such as ( and + with \\") from None
+
+
+def fitting(patterns: Sequence[str], names: Sequence[str], what: str) -> list[str]:
+    """The names that a pattern fits whole; a pattern that fits none is an error that lists all there are."""
+    wanted = [expression(pattern) for pattern in patterns]
+    for pattern in wanted:
+        if not any(map(pattern.fullmatch, names)):
+            listed = "\n    ".join(["a pattern fits a whole name; these are all:", *names[:MOST_NAMED]]) if names else f"there is no {what}"
+            raise UsageError(f"no {what} is named {pattern.pattern!r:.200}", why=listed)
+    return [name for name in names if any(pattern.fullmatch(name) for pattern in wanted)]
 
 
 def fits(text: str, case: Case, tags: Collection[str]) -> bool:

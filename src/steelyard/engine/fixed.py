@@ -20,6 +20,7 @@ from steelyard.engine.ranks import Ranks
 from steelyard.engine.reference import reason
 from steelyard.engine.scrutiny import Scrutiny
 from steelyard.errors import NotApplicable, Unsupported, told
+from steelyard.machine import binding
 from steelyard.machine.load import watch_others
 from steelyard.measuring import parts
 from steelyard.measuring.calm import calm
@@ -179,7 +180,7 @@ def _note(taken: Sampled, bench: Bench, be: Any, notes: Notes) -> tuple[Status, 
         notes.effective |= {"calls_per_repeat": fixed.calls, "repeats": measured.counts}
     if measured.backward.time and taken.backward:
         notes.metrics["backward_time"] = time_figure(median_interval(seconds_of(measured.backward)))
-    notes.effective |= {"protocol": "fixed", "threads": be.threads, "device": be.device}
+    notes.effective |= {"protocol": "fixed", "threads": be.threads, "device": be.device, **binding.told()}
     if fixed.backward and not taken.backward:
         notes.effective["not_applicable"] = {"backward": NO_GRADIENT}
     if fixed.repeats and not measured.forward.time:

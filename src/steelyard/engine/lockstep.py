@@ -16,13 +16,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from steelyard.artifacts.programs import CPUS
 from steelyard.engine.conversation import Conversation, Lost, listen
 from steelyard.engine.messages import Alternate, Answer, ArmAnswer, ArmFailed, Done, PartnerLost, Turns, Waiting
 from steelyard.engine.plan import Job, Plan
 from steelyard.engine.pool import NoComparison, Pool, Stable, Tell, one_thread, said
 from steelyard.engine.sides import BaseSide
 from steelyard.errors import SteelyardError
+from steelyard.machine.binding import CPUS
 from steelyard.model.pair import Arm, Pair, PairPart
 from steelyard.model.record import Arrays
 from steelyard.model.units import plain as quantity

@@ -5,16 +5,18 @@ Their Python runs in a worker, because the user named its folder. A file that ca
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import json
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import Enum
 from pathlib import Path
 from typing import Any
 
 from steelyard import registry
+from steelyard.errors import spoken
 
 
 @dataclass(frozen=True)
@@ -25,6 +27,19 @@ class ListedItem:
     list: str = ""
     value: Any = None
     trouble: str = ""
+
+
+@dataclass(frozen=True)
+class ListTrouble:
+    """A file, or an item of a list in one, that cannot be used; `name` is the item's, where it has one."""
+
+    where: str
+    what: str
+    name: str = ""
+    list: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.where}  {self.what}"
 
 
 @dataclass(frozen=True)
@@ -40,12 +55,11 @@ class UserFolder:
 
     @property
     def files(self) -> list[Path]:
-        """The files that may hold definitions: the one that is named, or all of that name below the folder."""
-        return (
-            [self.path.resolve()]
-            if self.path.is_file()
-            else sorted(file.resolve() for file in self.path.rglob(self.pattern) if file.is_file())
-        )
+        """The files that may hold definitions: the one that is named, or all of that name below the folder, without installed packages."""
+        if self.path.is_file():
+            return [self.path.resolve()]
+        found = [file for file in self.path.rglob(self.pattern) if not _installed(file.relative_to(self.path))]
+        return sorted(file.resolve() for file in found if file.is_file())
 
     @property
     def roots(self) -> tuple[str, ...]:
@@ -64,21 +78,24 @@ class UserFolder:
         within = folder == file.parent and not top.is_file() and folder.is_relative_to(top)
         return top if within else folder
 
-    def items(self, lists: Sequence[str], begin: Callable[[str], None]) -> Iterator[ListedItem]:
-        """What the lists of these names hold in every file; to be called in a worker, as it imports them. `begin` hears of each before."""
+    def items(self, lists: Sequence[str], begin: Callable[[str], None], without: Container[str] = ()) -> Iterator[ListedItem]:
+        """What the lists of these names hold in every file but those `without`; to be called in a worker, as it imports them.
+
+        `begin` hears of each file before.
+        """
         registry.look_first(self.roots)
         for file in self.files:
+            if str(file) in without:
+                continue
             begin(str(file))
             try:
                 module = self._imported(file)
+                found = [ListedItem(str(file), name, value) for name in lists for value in _listed(getattr(module, name, ()))]
             except BaseException as error:
                 if isinstance(error, KeyboardInterrupt):
                     raise
-                yield ListedItem(f"{file}{_line(error, file)}", trouble=f"{type(error).__name__}: {error}"[:500])
-                continue
-            for name in lists:
-                for value in _listed(getattr(module, name, ())):
-                    yield ListedItem(str(file), name, value)
+                found = [ListedItem(f"{file}{_line(error, file)}", trouble=spoken(error)[:500])]
+            yield from found
 
     def _imported(self, file: Path) -> Any:
         """By its dotted name, so that files that import each other share their definitions; by its path where it can have none."""
@@ -86,11 +103,43 @@ class UserFolder:
         return importlib.import_module(".".join(parts)) if all(part.isidentifier() for part in parts) else registry.load_file(file)
 
 
+def answer(folder: UserFolder, kinds: Mapping[str, type[Any]], words: Mapping[str, Any], send: Callable[[Mapping[str, Any]], None]) -> None:
+    """Send what the lists of a folder hold, of these kinds, as plain data, and what is wrong there; to be called in a worker."""
+    said: dict[str, list[Any]] = {name: [] for name in kinds}
+    troubles: list[ListTrouble] = []
+    for item in folder.items(list(kinds), lambda file: send({"importing": file}), words["without"]):
+        if item.trouble:
+            troubles.append(ListTrouble(item.file, item.trouble))
+            continue
+        try:
+            said[item.list].append([item.file, carried(item.value, kinds[item.list])])
+        except Exception as error:  # what is listed is the user's, and so is what it raises
+            what = str(error) if isinstance(error, (TypeError, ValueError)) else spoken(error)
+            troubles.append(ListTrouble(f"{item.file}  {item.list}", what, name_of(item.value), item.list))
+    send({**said, "troubles": [asdict(trouble) for trouble in troubles]})
+
+
 def carried(item: Any, kind: type[Any]) -> Any:
     """A dataclass of a kind as JSON has it, with the values of enumerations; ValueError and TypeError where JSON cannot say it."""
     if not isinstance(item, kind):
         raise TypeError(f"{item!r:.80} is no {kind.__name__}")
-    return json.loads(json.dumps(asdict(item), allow_nan=False, default=_value))
+    try:
+        return json.loads(json.dumps(asdict(item), allow_nan=False, default=_value))
+    except RecursionError:
+        raise ValueError("something in it holds itself, or is nested too deep") from None
+
+
+def name_of(item: Any) -> str:
+    """The name of anything that a list of a user's may hold, where it has one that is text."""
+    with contextlib.suppress(Exception):
+        if isinstance(item.name, str):
+            return str(item.name)
+    return ""
+
+
+def _installed(file: Path) -> bool:
+    """Whether a file lies in a hidden folder or in an environment's packages."""
+    return any(part.startswith(".") or part == "site-packages" for part in file.parts[:-1])
 
 
 def _value(value: Any) -> Any:

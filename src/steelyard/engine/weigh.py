@@ -22,6 +22,7 @@ from steelyard.engine.ranks import Ranks
 from steelyard.engine.reference import reason
 from steelyard.engine.scrutiny import Scrutiny
 from steelyard.errors import NotApplicable, NotApplied, SteelyardError, Unsupported, WrongAnswer, out_of_memory, spoken
+from steelyard.machine import binding
 from steelyard.machine.load import watch_others
 from steelyard.machine.telemetry import watch
 from steelyard.measuring import parts
@@ -269,5 +270,5 @@ def _effective(taken: Sample, be: Any) -> dict[str, Any]:
         "warmup": taken.warmup_end, "warmup_blocks": taken.warmup_blocks, "warmup_time": round(taken.warmup_seconds, 9),
         "noise": taken.noise, "kept_preempted": bool(taken.usable.all() and taken.preempted.any()),
         "threads": None if be.name == "command" and be.threads == 1 else be.threads, "device": be.device,
-        "garbage_collector": "off while timing",
+        "garbage_collector": "off while timing", **binding.told(),
     }  # fmt: skip

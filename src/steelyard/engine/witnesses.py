@@ -44,4 +44,4 @@ def _asked(case: Case, plan: Plan, crew: Crew) -> str:
     job = Job(case, None, place, case.id, fresh=True)
     with tempfile.TemporaryDirectory(prefix="steelyard-", ignore_cleanup_errors=True) as folder:
         reply = crew.ask(job, plan, "answer", Path(folder), alone=True)
-    return reply.trouble or str(reply.found.facts.get("answer", ""))
+    return "; ".join(map(str.strip, reply.trouble.splitlines())) or str(reply.found.facts.get("answer", ""))

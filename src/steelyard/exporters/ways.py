@@ -109,7 +109,7 @@ def check_kinds(only: Iterable[str]) -> None:
     for word in only:
         for part in filter(None, word.split(OF)):
             if part not in known:
-                raise unknown("kind of program", part, known)
+                raise unknown("kind of program", part, known, listing=", ".join(KINDS))
 
 
 def sources_of(ways: Sequence[ExportWay]) -> list[ExportWay]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Container, Mapping
+import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,13 @@ from steelyard.terminal import plain, save
 
 
 class ListFile:
-    """The document being written; `content` is all of it, and what else is put there is written with the next row."""
+    """The document being written; `content` is all of it, and what else is put there is written with the next row.
 
-    def __init__(self, path: Path, key: str, beside: Container[str] = ()) -> None:
+    `beside` is what a document may have beside its list, by example: tables with these keys, lists and texts.
+    """
+
+    def __init__(self, path: Path, key: str, beside: Mapping[str, Any]) -> None:
+        _check_place(path)
         self.path, self.content = path, _held(path, key, beside)
         self.rows: list[Any] = self.content.setdefault(key, [])
 
@@ -28,7 +33,21 @@ class ListFile:
         """Nothing is left to write."""
 
 
-def _held(path: Path, key: str, beside: Container[str]) -> dict[str, Any]:
+def _check_place(path: Path) -> None:
+    """Say before anything runs that nothing could be written; a pipe or a device is simply written to."""
+    try:
+        target = path.resolve()
+        folder, plainly = target.parent, target.is_file() or not target.exists()
+        why = "it is a folder" if target.is_dir() else "" if folder.is_dir() else f"there is no folder {folder}"
+    except (OSError, RuntimeError) as error:
+        folder, plainly, why = path.parent, True, getattr(error, "strerror", None) or str(error)
+    if not why and not os.access(folder if plainly else target, os.W_OK):
+        why = f"you may not write to {folder if plainly else target}"
+    if why:
+        raise UsageError(f"cannot write {path}", why=why, do="name another file with -o")
+
+
+def _held(path: Path, key: str, beside: Mapping[str, Any]) -> dict[str, Any]:
     """What a document has that is to be added to; another kind of file, which has no such list but other keys, is not touched."""
     if not path.exists():
         return {}
@@ -37,6 +56,13 @@ def _held(path: Path, key: str, beside: Container[str]) -> dict[str, Any]:
     except (OSError, ValueError, RecursionError) as error:
         raise UsageError(f"cannot add to {path}", why=f"it is no JSON: {error}", do="name another file with -o") from None
     fits = isinstance(found, dict) and (isinstance(found[key], list) if key in found else all(name in beside for name in found))
-    if not fits:
+    if not fits or not _like(found, beside):
         raise UsageError(f"cannot add to {path}", why="it is no result file of this tool", do="name another file with -o")
     return found
+
+
+def _like(value: Any, example: Any) -> bool:
+    """Whether a value is of the kind of an example, and what it has of a table's keys is too."""
+    if type(value) is not type(example):
+        return False
+    return not isinstance(example, dict) or all(_like(value[key], part) for key, part in example.items() if key in value)

@@ -88,6 +88,28 @@ IMPL = def_types.ModelImplementation(name="TYPO", tags=["t"], framework_type="to
 MODEL = def_types.Model(name="TYPO_FP32_PT", tags=[], model_impl=IMPL, model_parameters={})
 ALL_BENCHMARKS = [def_types.BenchmarkCase.build(model=MODEL, input_data=testdata.INPUT_DATA_MODEL_DEFAULT)]
 """
+HOSTILE = {
+    "ends": "import os\nos._exit(3)\n",
+    "raises": "class Mute(Exception):\n  def __str__(self):\n    raise RuntimeError\nraise Mute\n",
+    "late": "ALL_MODELS = (1 / 0 for _ in [1])\n",
+    "cyclic": "from my_suite.model_definitions import variant\nALL_MODELS = [variant('good', 1)]\n"
+    "ALL_MODELS[0].model_parameters['self'] = ALL_MODELS[0].model_parameters\n",
+    "odd": "class Odd:\n  @property\n  def name(self):\n    raise RuntimeError\nALL_MODELS = [Odd()]\n",
+}
+HOSTILE_TOLD = {
+    "ends": "the process ended while importing it: the worker exited with code 3",
+    "raises": "Mute",
+    "late": "ZeroDivisionError",
+    "cyclic": "something in it holds itself, or is nested too deep",
+    "odd": "is no Model",
+}
+ESCAPES = """\
+from openxla.benchmark import def_types, testdata
+
+IMPL = def_types.ModelImplementation(name="I", tags=[], framework_type=def_types.ModelFrameworkType.PYTORCH, module_path="m")
+ALL_MODELS = [def_types.Model(name="\\x1b[31mRED\\x07\\u202e", tags=[], model_impl=IMPL, model_parameters={})]
+ALL_BENCHMARKS = [def_types.BenchmarkCase.build(model=ALL_MODELS[0], input_data=testdata.INPUT_DATA_MODEL_DEFAULT)]
+"""
 
 
 def write(folder: Path, names: tuple[str, ...] = ("good",), *, broken: bool = False) -> Path:

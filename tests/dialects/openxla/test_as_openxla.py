@@ -12,9 +12,10 @@ import pytest
 
 from steelyard.cli.main import main
 from steelyard.dialects.openxla import suite
-from steelyard.dialects.openxla.catalogue import tool_of
+from steelyard.dialects.openxla.catalogue import DefinitionSet, tool_of
 from steelyard.dialects.openxla.command import nightly
-from steelyard.dialects.openxla.definitions import DEVICES
+from steelyard.dialects.openxla.definitions import DEVICES, BenchmarkCase
+from steelyard.dialects.openxla.lint import findings
 from steelyard.dialects.openxla.session import SuiteRun, ToolOptions, case_of
 from steelyard.engine import describe
 from steelyard.errors import FAILED, NOTHING, PASS, USAGE, UsageError
@@ -135,15 +136,41 @@ def test_a_model_that_hangs_costs_the_others_nothing(tmp_path: Path, monkeypatch
     assert "HANGS_FP32_PT_BATCH1" in capsys.readouterr().err
 
 
-def test_a_file_that_loops_when_it_is_imported_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+def test_a_file_that_loops_when_it_is_imported_costs_its_own_definitions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    """And the name of another's definition does not steer the terminal."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(describe, "LOADING", 0.2)
-    Path("c_definitions.py").write_text("ALL_MODELS = []\n")
+    monkeypatch.setattr(describe, "LOADING", 0.5)
+    Path("c_definitions.py").write_text(package.ESCAPES)
     Path("b_definitions.py").write_text("while True:\n  pass\n")
-    assert main(["as", "openxla", "list", "--definitions", "."]) == USAGE
-    told = capsys.readouterr().err
-    assert f"could not load {tmp_path / 'b_definitions.py'}" in told
-    assert "importing it takes more than 200 ms" in told
+    assert main(["as", "openxla", "list", "--definitions", "."]) == FAILED
+    said = capsys.readouterr()
+    assert f"error: {tmp_path / 'b_definitions.py'}  importing it takes more than 500 ms; does it loop?" in said.err
+    assert "models/RED" in said.out
+    assert not [sign for sign in said.out if not sign.isprintable() and sign != "\n"]
+
+
+def test_a_file_that_cannot_be_imported_costs_its_own_definitions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    monkeypatch.chdir(tmp_path)
+    package.write(tmp_path / "suite")
+    for name, code in package.HOSTILE.items():
+        (tmp_path / "suite" / f"{name}_definitions.py").write_text(code)
+    assert main(["as", "openxla", "list", "--definitions", "suite"]) == FAILED
+    said = capsys.readouterr()
+    assert "models/GOOD_FP32_PT_BATCH16/inputs" in said.out
+    for name, told in package.HOSTILE_TOLD.items():
+        assert any(f"{name}_definitions.py" in line and told in line for line in said.err.splitlines()), (name, said.err)
+
+
+@pytest.mark.parametrize("name", ["../../evil", "A|B", "", "a b", "N" * 5000, "nul\0"])
+def test_a_name_that_no_case_can_have_costs_its_own_case(name: str, tmp_path: Path) -> None:
+    known = next(case for case in suite.ALL_BENCHMARKS if tool_of(case) == "pytorch")
+    bad = BenchmarkCase.build(replace(known.model, name=name), known.input_data, {"absolute_tolerance": -1 if len(name) > 100 else 0})
+    run = SuiteRun(ToolOptions("pytorch", (), "host-cpu", tmp_path / "r.json"), lambda text: None, Store(tmp_path))
+    run._measure(DefinitionSet(cases=(bad,)))
+    assert run.statuses == {bad.name: "failed"}
+    assert findings(DefinitionSet((bad.model,), (bad,)))[0].name == bad.name
 
 
 def test_results_are_added_and_no_warm_up_still_compiles_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -182,6 +209,8 @@ def test_a_wrong_command_line_is_told_before_anything_runs(tmp_path: Path, monke
     assert "cannot add to other.json" in capsys.readouterr().err
     assert Path("other.json").read_text() == '{"records": [1]}'
     assert not Path("r.json").exists()
+    assert main(["as", "openxla", "jax", "-name", "models/BERT_LARGE_FP32_JAX.+", "-device", "host-cpu", "-o", "nowhere/r.json"]) == USAGE
+    assert "there is no folder" in capsys.readouterr().err
 
 
 GONE = [(("-c", "iree"), "IREE"), (("-c", "xla_cpu_next"), "CPU compiler"), (("-device", "pixel-6-pro"), "phone")]

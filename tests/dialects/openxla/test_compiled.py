@@ -15,6 +15,7 @@ from steelyard.dialects.openxla.compiled import binding, metrics, parse_threads
 from steelyard.engine.sinks import MeasuredCase
 from steelyard.errors import UsageError
 from steelyard.model.record import Figure, Record, Verification
+from tests.artifacts.made import small
 from tests.engine.drive import steelyard
 
 HERE = sorted(os.sched_getaffinity(0))
@@ -76,25 +77,52 @@ DEFINED = """\
 from openxla.benchmark import def_types
 impl = def_types.ModelImplementation(name="M", tags=[], framework_type=def_types.ModelFrameworkType.JAX, module_path="nowhere")
 data = def_types.ModelTestData(name="INPUT_DATA_MODEL_DEFAULT", source_url="")
+PLACES = {"HAD": "HAD", "GONE": "GONE", "FROM_ALL": "", "../UP": "HAD", "OTHER": "HAD", "A|B": "HAD"}
 ALL_MODELS = [
-    def_types.Model(name=name, tags=[], model_impl=impl, model_parameters={}, artifacts_dir_url=f"PLACE/{name}") for name in ("HAD", "GONE")
+    def_types.Model(name=name, tags=[], model_impl=impl, model_parameters={}, artifacts_dir_url=f"PLACE/{below}")
+    for name, below in PLACES.items()
 ]
 ALL_BENCHMARKS = [def_types.BenchmarkCase.build(model=model, input_data=data) for model in ALL_MODELS]
 """
+BROKEN = "ALL_MODELS = 1 / 0\n"
+
+
+def errors(file: Path) -> dict[str, str]:
+    """By the names of models."""
+    entries = json.loads(file.read_text())["benchmarks"]
+    return {item["definition"]["model_name"]: item["metrics"]["compiler_level"]["error"] for item in entries}
 
 
 def test_artifacts_are_fetched_from_where_definitions_keep_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A model that is there is fetched and has its entry; one that is not costs itself alone; nothing is fetched with --no-download."""
     monkeypatch.setenv("STEELYARD_ARTIFACTS", str(tmp_path / "cache"))
     place, mine = tmp_path / "place", tmp_path / "mine"
-    (place / "HAD").mkdir(parents=True)
-    manifest.write(place / "HAD", manifest.ArtifactSet("HAD", manifest.Producer("HAD", "torch")))
+    for name in ("HAD", "FROM_ALL", "UNASKED"):
+        (place / name).mkdir(parents=True)
+        manifest.write(place / name, manifest.ArtifactSet(name, manifest.Producer(name, "torch")))
+    listed = {name: manifest.hashed(place / name / manifest.NAME)[1] for name in ("HAD", "FROM_ALL", "UNASKED")}
+    (place / "index.json").write_text(json.dumps({"schema": 1, "artifacts": listed}))
     mine.mkdir()
-    (mine / "definitions.py").write_text(DEFINED.replace("PLACE", str(place)))
-    words = ("as", "openxla", "iree", "--artifact-dir", "there", "--definitions", str(mine / "definitions.py"), "-o", "r.json")
+    (mine / "definitions.py").write_text(DEFINED.replace("PLACE/", f"{place}/"))
+    (mine / "broken_definitions.py").write_text(BROKEN)
+    words = ("as", "openxla", "iree", "--artifact-dir", "there", "--definitions", str(mine), "-o", "r.json")
     assert "no benchmark in" in steelyard(*words, "--no-download", cwd=tmp_path, check=2).stderr and not (tmp_path / "there").exists()
-    steelyard(*words, cwd=tmp_path)
-    assert (tmp_path / "there" / "HAD" / manifest.NAME).is_file() and not (tmp_path / "there" / "GONE").exists()
-    entries = json.loads((tmp_path / "r.json").read_text())["benchmarks"]
-    told = {item["definition"]["model_name"]: item["metrics"]["compiler_level"]["error"] for item in entries}
+    said = steelyard(*words, "--strict-exit", cwd=tmp_path, check=3).stderr
+    assert "broken_definitions.py:1  ZeroDivisionError" in said
+    assert sorted(path.name for path in (tmp_path / "there").iterdir()) == ["FROM_ALL", "HAD"]
+    told = errors(tmp_path / "r.json")
     assert told["GONE"].startswith("failed: no artifacts at") and told["HAD"] == "unsupported: the folder has no program that iree runs"
+    assert told["OTHER"].startswith(f"failed: {place}/HAD holds no artifacts of OTHER")
+    assert (told["../UP"], told["A|B"]) == ("failed: '../UP' is no name for a folder", "failed: 'A|B' is no name for a folder")
+    assert told["FROM_ALL"] == told["HAD"]
+
+
+def test_a_folder_with_a_broken_manifest_and_a_binding_of_nothing_cost_themselves_alone(tmp_path: Path) -> None:
+    small(tmp_path / "there" / "SOUND", "SOUND")
+    small(tmp_path / "there" / "CUT", "CUT")
+    (tmp_path / "there" / "CUT" / manifest.NAME).write_text("{")
+    words = ("as", "openxla", "hlo", "--artifact-dir", "there", "-o", "r.json", "--strict-exit")
+    steelyard(*words, "--thread_config", "{2: '0|1'}", cwd=tmp_path, check=3)
+    told, [first, _] = errors(tmp_path / "r.json"), json.loads((tmp_path / "r.json").read_text())["benchmarks"]
+    assert (first["definition"]["num_threads"], first["definition"]["task_topology_cpu_ids"]) == (2, "0|1")
+    assert told["CUT"].startswith("failed: there/CUT/manifest.json") and told["SOUND"].startswith("unsupported: 0|1 names no CPUs")

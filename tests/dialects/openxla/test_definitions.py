@@ -13,10 +13,11 @@ import pytest
 
 from steelyard.dialects.openxla import definitions as defs
 from steelyard.dialects.openxla import templates
-from steelyard.dialects.openxla.catalogue import DefinitionSet, DefinitionTrouble, choose
+from steelyard.dialects.openxla.catalogue import DefinitionSet, choose
 from steelyard.dialects.openxla.definitions import BenchmarkCase, Model, ModelArtifactType, ModelFrameworkType, ModelImplementation
 from steelyard.dialects.openxla.lint import findings
 from steelyard.dialects.openxla.session import SuiteRun, ToolOptions
+from steelyard.engine.packages import ListTrouble
 from steelyard.errors import UsageError
 from steelyard.store.runs import Store
 
@@ -183,9 +184,7 @@ def test_the_lint_finds_doubles_strangers_and_what_no_case_has() -> None:
         BenchmarkCase.build(one, DEFAULT),
         BenchmarkCase("models/VIT/inputs/X", one, DEFAULT),
     )
-    found = [
-        str(item) for item in findings(DefinitionSet((other, other), (case, case, wrong), (DefinitionTrouble("f.py:3", "TypeError"),)))
-    ]
+    found = [str(item) for item in findings(DefinitionSet((other, other), (case, case, wrong), (ListTrouble("f.py:3", "TypeError"),)))]
     for told in (
         "wrong  f.py:3: TypeError", "wrong  B: 2 models have this name", "2 cases have this name", "is not among all models",
         f"wrong  models/VIT/inputs/X: its model and input make models/A/inputs/{DEFAULT}", "doubtful  B: no case has this model",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import sqlite3
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ from steelyard.cli.main import main
 from steelyard.dialects.openxla import config
 from steelyard.errors import USAGE
 from steelyard.model.record import Record
+from tests.docs.fences import ROOT, fences
 
 NAME = "models/BERT_LARGE_FP32_JAX_384XI32_BATCH1/inputs/INPUT_DATA_MODEL_DEFAULT"
 
@@ -29,6 +32,7 @@ def records(folder: Path, *items: dict[str, Any]) -> list[Record]:
     [run] = read_file(file)
     assert run.header.created.startswith("2023-07-26")
     assert run.header.machine["packages"] == {"jax": "0.4.25"}
+    assert run.header.machine["cpu"]["model"] == "c2-standard-60"
     return list(run.records)
 
 
@@ -55,11 +59,12 @@ def test_our_own_latencies_are_used_whole(tmp_path: Path) -> None:
 
 def test_errors_levels_and_doubles(tmp_path: Path) -> None:
     iree = entry(level="compiler_level", median_latency_ms=3.0, system_memory_vmhwm_mb=12.0)
+    iree["definition"] |= {"task_topology_cpu_ids": "0,1", "num_threads": 2}
     slow, odd = entry(name="models/A/inputs/I", error="timeout"), entry(name="not a name", mean_latency_ms=2.0)
     found = records(tmp_path, iree, entry(error="boom"), entry(median_latency_ms=1.0), entry(error="again"), slow, odd)
     statuses = [(record.status, record.reason) for record in found]
     assert statuses == [("ok", ""), ("ok", ""), ("timeout", "timeout"), ("ok", "")]
-    assert "flag.level=compiler_level" in found[0].id
+    assert "threads=2" in found[0].id and "flag.cpus=" in found[0].id and "flag.level=compiler_level" in found[0].id
     assert found[0].metrics["host_peak_memory"].value == pytest.approx(12e6)
     assert "input=I" in found[2].id
 
@@ -83,3 +88,18 @@ def test_run_measures_again_what_the_suite_has_and_never_imports_what_a_file_nam
     [case] = row.cases
     assert (case.workload, case.variant) == ("openxla/BERT_LARGE_FP32_JAX_384XI32_BATCH1", "jit")
     assert dict(case.params)["parameters"]["preset"] == "tiny"
+
+
+def test_the_how_to_s_lines_for_a_database_take_files_of_both_levels_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    [lines] = [block.text for block in fences(ROOT / "docs" / "howto" / "coming-from-openxla.md") if "sqlite3" in block.text]
+    bound = entry(level="compiler_level", median_latency_ms=3.0)
+    bound["definition"] |= {"num_threads": 4}
+    records(tmp_path, entry(median_latency_ms=50.0, steelyard={"status": "ok"}), bound, entry(level="compiler_level", error="crashed"))
+    (tmp_path / "r.json").rename("results.json")
+    for _ in range(2):
+        exec(lines, {})
+    with contextlib.closing(sqlite3.connect("results.sqlite")) as base:
+        found = base.execute("select name, level, threads, status, median_ms from latency order by level, threads").fetchall()
+    compiled = [(NAME, "compiler", 0, None, None), (NAME, "compiler", 4, None, 3.0)]
+    assert found == [*compiled, (NAME, "framework", 0, "ok", 50.0)]

@@ -5,31 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
-
-import msgspec
 
 from steelyard.dialects.openxla import shim, suite
 from steelyard.dialects.openxla.definitions import BenchmarkCase, Model
-from steelyard.engine.describe import expand
-from steelyard.engine.filters import expression
-from steelyard.engine.messages import Sources
+from steelyard.engine.describe import listed
+from steelyard.engine.filters import fitting
+from steelyard.engine.packages import ListTrouble
 from steelyard.engine.place import Place
 from steelyard.errors import UsageError
-
-MOST_NAMED = 400
-
-
-@dataclass(frozen=True)
-class DefinitionTrouble:
-    """A file or a definition of the user's that cannot be used; `name` is the definition's, where it has one."""
-
-    where: str
-    what: str
-    name: str = ""
-
-    def __str__(self) -> str:
-        return f"{self.where}  {self.what}"
 
 
 @dataclass(frozen=True)
@@ -38,7 +21,7 @@ class DefinitionSet:
 
     models: tuple[Model, ...] = ()
     cases: tuple[BenchmarkCase, ...] = ()
-    troubles: tuple[DefinitionTrouble, ...] = ()
+    troubles: tuple[ListTrouble, ...] = ()
     paths: tuple[str, ...] = ()
 
     def __add__(self, other: DefinitionSet) -> DefinitionSet:
@@ -70,18 +53,8 @@ def of_folder(path: Path, place: Place | None = None) -> DefinitionSet:
     if not folder.files:
         do = f"write {' and '.join(shim.KINDS)} in files such as model_definitions.py and benchmark_definitions.py, or name the file"
         raise UsageError(f"no definitions in {path}", why=f"it has no file {folder.pattern}", do=do)
-    there = replace(place or Place(), paths=folder.roots)
-    said = expand(there, Sources(paths=folder.roots), shim.__name__, {"folder": str(path.resolve())})
-    troubles = [DefinitionTrouble(**item) for item in said["troubles"]]
-    held: dict[str, list[Any]] = {name: [] for name in shim.KINDS}
-    for name, kind in shim.KINDS.items():
-        for where, data in said[name]:
-            try:
-                held[name].append(msgspec.convert(data, kind))
-            except msgspec.ValidationError as error:
-                troubles.append(DefinitionTrouble(f"{where}  {name}", f"{data['name']}: {error}", str(data["name"])))
-    models, cases = held.values()
-    return DefinitionSet(tuple(models), tuple(cases), tuple(troubles), folder.roots)
+    held, troubles = listed(replace(place or Place(), paths=folder.roots), folder, shim.__name__, shim.KINDS)
+    return DefinitionSet(tuple(held[shim.MODELS]), tuple(held[shim.BENCHMARKS]), tuple(troubles), folder.roots)
 
 
 def gathered(folders: Sequence[Path], preset: str = "", place: Place | None = None) -> DefinitionSet:
@@ -94,25 +67,15 @@ def tool_of(case: BenchmarkCase) -> str:
     return next((tool for tool, kinds in suite.FRAMEWORKS.items() if case.model.model_impl.framework_type in kinds), "")
 
 
-def fitting(patterns: Sequence[str], names: Sequence[str], what: str) -> list[str]:
-    """The names that a pattern fits whole; a pattern that fits none is an error that lists all there are."""
-    wanted = [expression(pattern) for pattern in patterns]
-    for pattern in wanted:
-        if not any(map(pattern.fullmatch, names)):
-            listed = "\n    ".join(["a pattern fits a whole name; these are all:", *names[:MOST_NAMED]]) if names else f"there is no {what}"
-            raise UsageError(f"no {what} is named {pattern.pattern!r:.200}", why=listed)
-    return [name for name in names if any(pattern.fullmatch(name) for pattern in wanted)]
-
-
 def choose(held: DefinitionSet, tool: str, patterns: Sequence[str]) -> DefinitionSet:
     """The cases of a tool whose whole name a pattern fits, each once, and the definitions in trouble that they mean too.
 
     A pattern that fits nothing is an error that names all there are. Different cases of one name are in trouble: results would mix them up.
     """
     known = {case.name: case for case in held.cases if tool_of(case) == tool}
-    broken = {item.name: item for item in held.troubles if item.name}
+    broken = {item.name: item for item in held.troubles if item.list == shim.BENCHMARKS}
     for name in [case.name for case in held.cases if case != known.get(case.name, case) and tool_of(case) == tool]:
-        broken[name] = DefinitionTrouble("ALL_BENCHMARKS", "several cases have this name, and they differ; give each its own", name)
+        broken[name] = ListTrouble(shim.BENCHMARKS, "several cases have this name, and they differ; give each its own", name)
     meant = {*fitting(patterns, [*known, *broken], f"benchmark of {tool}")}
     cases = tuple(case for name, case in known.items() if name in meant and name not in broken)
     return replace(held, cases=cases, troubles=tuple(item for name, item in broken.items() if name in meant))

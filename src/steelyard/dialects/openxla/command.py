@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +12,7 @@ import click
 
 from steelyard.dialects.commands import ENV, STRICT_EXIT, Names, spelt, status_counts, with_options
 from steelyard.errors import FAILED, INTERRUPTED, PASS, UsageError, unknown
-from steelyard.terminal import CONTEXT, heed_signals, tell
+from steelyard.terminal import CONTEXT, heed_signals, put_line, tell
 
 if TYPE_CHECKING:
     from steelyard.dialects.openxla.session import ToolOptions
@@ -50,12 +50,18 @@ def command() -> None:
     """
 
 
-DEFINITIONS = click.option("--definitions", multiple=True, type=FILE, metavar="DIR", help="Yours, in place of the suite's; repeatable.")
+def definitions(text: str) -> Callable[[Any], Any]:
+    """The flag that names folders of definitions, and what they are for."""
+    return click.option("--definitions", multiple=True, type=FILE, metavar="DIR", help=text)
+
+
+DEFINITIONS = definitions("Yours, in place of the suite's; repeatable.")
+OFFLINE = spelt("--no-download", "offline", is_flag=True, help="Download no inputs and no artifacts.")
 COMMON = (
     spelt("--run-in-process", "in_process", is_flag=True, help="All cases in one process, instead of a process each."),
     spelt("--root-dir", "root", type=FILE, metavar="DIR", help="Where inputs are kept.  [default: TMPDIR/openxla-benchmark]"),
     spelt("--generate-artifacts", "artifacts", is_flag=True, help="Write the inputs of each model to DIR/MODEL/inputs_npy.tgz."),
-    spelt("--no-download", "offline", is_flag=True, help="Download no inputs and no artifacts."),
+    OFFLINE,
     spelt("--verbose", is_flag=True, help="Print each result as it comes."),
     DEFINITIONS,
     spelt("--preset", type=click.Choice(["tiny", "small", "full"]), default="full", show_default=True, help="Size of the suite's models."),
@@ -162,7 +168,7 @@ def listing(definitions: tuple[Path, ...]) -> int:
 
     held = gathered(definitions)
     for case in sorted(held.cases, key=lambda case: [*TOOLS, ""].index(tool_of(case))):
-        click.echo("  ".join(filter(None, [f"{tool_of(case) or '-':11}", case.name, "" if definitions else EXPECTED.get(case.name)])))
+        put_line("  ".join(filter(None, [f"{tool_of(case) or '-':11}", case.name, "" if definitions else EXPECTED.get(case.name)])))
     for trouble in held.troubles:
         tell(f"error: {trouble}")
     return FAILED if held.troubles else PASS
@@ -178,7 +184,7 @@ def lint(definitions: tuple[Path, ...]) -> int:
     held = gathered(definitions)
     found = findings(held)
     for item in found:
-        click.echo(str(item))
+        put_line(str(item))
     tell(f"{len(held.models)} models · {len(held.cases)} cases · {len(found)} findings")
     return FAILED if any(not item.doubt for item in found) else PASS
 
@@ -220,7 +226,8 @@ def compiler_command(tool: str) -> click.Command:
     @with_options(
         spelt("-o", "--output", type=FILE, required=True, metavar="FILE.json", help="Where results are added."),
         spelt("--artifact-dir", "folder", type=FILE, required=True, metavar="DIR", help="Folder written by make-artifacts."),
-        *COMMON[3:6:2],
+        definitions("Definitions whose models say where their artifacts are kept; what is not in --artifact-dir is fetched."),
+        OFFLINE,
         spelt("-name", "--benchmark-name", "name", default=".*", metavar="REGEX", help="Must match the whole name, such as models/BERT.+"),
         spelt("-device", "--target-device", "device", default="host-cpu", show_default=True, help="Machine's name in the results."),
         spelt("-iter", "--iterations", type=LEAST_1, default=ITERATIONS[tool], show_default=True, help="Timed calls."),

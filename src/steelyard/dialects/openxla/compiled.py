@@ -3,30 +3,33 @@
 from __future__ import annotations
 
 import ast
+import json
 import os
 import statistics
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from steelyard.artifacts import manifest, remote
-from steelyard.artifacts.programs import CPUS
-from steelyard.dialects.openxla.catalogue import of_folder
+from steelyard.dialects.openxla.catalogue import DefinitionSet, gathered
 from steelyard.dialects.openxla.rows import MEGA, MILLI, Entry, SuiteSink, summary
 from steelyard.dialects.openxla.session import SuiteRun, ToolOptions
 from steelyard.engine import conduct
 from steelyard.engine.filters import expression
 from steelyard.engine.run import WaitTold
 from steelyard.engine.sinks import MeasuredCase
-from steelyard.errors import UsageError
+from steelyard.errors import SteelyardError, UsageError, told
+from steelyard.machine.binding import CPUS
 from steelyard.model.case import Case
 from steelyard.model.experiment import Experiment, ResultRow, Settings
+from steelyard.model.record import Status
 
-LEVEL, INPUT = "compiler_level", "INPUT_DATA_MODEL_DEFAULT"
+LEVEL, BENCHMARK = "compiler_level", "models/{}/inputs/INPUT_DATA_MODEL_DEFAULT"
 BACKENDS = {"hlo": "xla", "iree": "iree", "tflite": "litert"}
 KINDS = {"hlo": ("xla_hlo_dump", "stablehlo_mlir"), "iree": ("stablehlo_mlir", "linalg_mlir", "tosa_mlir"), "tflite": ("tflite_",)}
 """By tool, which programs of a folder it runs, the first that is there."""
+ANY = (1, "")
+"""One thread on any CPU, which is not told of the tool that had no threads to choose."""
 ITERATIONS = {"hlo": 10, "iree": 20, "tflite": 50}
 BOUND = dict.fromkeys(BACKENDS, "their CPUs: \"{1: '0', 2: '0,1'}\"") | {"tflite": "taskset's mask in hex: \"{1: '1', 2: '3'}\""}
 
@@ -36,7 +39,7 @@ class CompilerOptions(ToolOptions):
     """What a command line says; `threads` are numbers of threads, each with the CPUs that they are bound to, empty for any."""
 
     folder: Path = Path()
-    threads: tuple[tuple[int, str], ...] = ((1, ""),)
+    threads: tuple[tuple[int, str], ...] = (ANY,)
 
 
 def parse_threads(text: str, tool: str = "iree") -> tuple[tuple[int, str], ...]:
@@ -64,21 +67,27 @@ def binding(tool: str, cpus: str) -> tuple[tuple[tuple[str, str], ...], str]:
     return (() if not cpus else (("IREE_RUNTIME_FLAGS", f"--task_topology_cpu_ids={ids}"),) if tool == "iree" else ((CPUS, ids),)), ""
 
 
-def kept_at(options: CompilerOptions) -> dict[str, str]:
+def kept_at(held: DefinitionSet, pattern: str) -> dict[str, str]:
     """Where definitions say that the artifacts of their models are, of those whose benchmark has a fitting name."""
-    cases = [case for folder in options.definitions for case in of_folder(folder).cases if options.download]
-    wanted, models = expression(options.names[0]), {case.name: case.model for case in cases}
-    return {model.name: model.artifacts_dir_url for name, model in models.items() if model.artifacts_dir_url and wanted.fullmatch(name)}
+    models = [case.model for case in held.cases if expression(pattern).fullmatch(case.name)]
+    return {model.name: model.artifacts_dir_url for model in models if model.artifacts_dir_url}
 
 
-def programs_of(options: CompilerOptions, lost: Mapping[str, str]) -> list[tuple[str, Path]]:
-    """The models of a folder whose benchmark has a fitting name, each with the program that the tool runs, or with the folder."""
-    found = [(name, options.folder / name) for name in lost]
+def programs_of(options: CompilerOptions, lost: dict[str, str]) -> list[tuple[str, Path]]:
+    """The models of a folder whose benchmark has a fitting name, each with the program that the tool runs, or with the folder.
+
+    One whose manifest cannot be read joins those that are `lost`, with the reason.
+    """
+    wanted, found = expression(options.names[0]), [(name, options.folder / name) for name in lost]
     for place in sorted(path.parent for path in options.folder.glob(f"*/{manifest.NAME}")):
-        held = manifest.read(place)
-        if expression(options.names[0]).fullmatch(f"models/{held.name}/inputs/{INPUT}"):
+        try:
+            held = manifest.read(place)
             ranked = [item.file for kind in KINDS[options.tool] for item in held.programs if item.kind.startswith(kind)]
-            found.append((held.name, place / ranked[0] if ranked else place))
+            name, program = held.name, place / ranked[0] if ranked else place
+        except SteelyardError as error:
+            name, program, why = place.name, place, told(error)
+            lost |= {name: why} if wanted.fullmatch(BENCHMARK.format(name)) else {}
+        found += [(name, program)] if wanted.fullmatch(BENCHMARK.format(name)) else []
     if not found:
         raise UsageError(f"no benchmark in {options.folder} is {options.names[0]}", do="make-artifacts makes the programs")
     return found
@@ -88,13 +97,12 @@ class CompilerSink(SuiteSink):
     """Makes an entry of every program and thread configuration."""
 
     def _entry(self, name: str, measured: MeasuredCase, variant: str) -> Entry:
-        model, threads, cpus = name.split("|")
-        record, tool = measured.record, self.options.tool
-        benchmark = f"models/{model}/inputs/{INPUT}"
+        model, threads, cpus = json.loads(name)
+        record, tool, benchmark = measured.record, self.options.tool, BENCHMARK.format(model)
         self.tell(f"{benchmark} {threads} threads", record)
         told: Entry = {"benchmark_name": benchmark, "compiler": "xla" if tool == "hlo" else tool, "device": self.options.device}
-        bound = {"task_topology_cpu_ids" if tool == "iree" else "taskset_mask": cpus}
-        told |= {} if tool == "hlo" else {"model_name": model, "num_threads": int(threads), **bound}
+        bound = {"taskset_mask" if tool == "tflite" else "task_topology_cpu_ids": cpus}
+        told |= {} if tool == "hlo" and (threads, cpus) == ANY else {"model_name": model, "num_threads": threads, **bound}
         figures = metrics(tool, measured, self.options.device) if measured.arrays else {}
         figures = figures if record.status == "ok" else {"error": f"{record.status}: {record.reason}", **figures}
         ours = {"status": record.status, "reason": record.reason, "id": record.id, "verification": record.verification}
@@ -125,21 +133,26 @@ class CompilerRun(SuiteRun):
 
     def run(self) -> int:
         options: Any = self.options
-        rows, unable = list[ResultRow](), dict[str, str]()
-        lost = remote.fetch_missing(kept_at(options), options.folder, self.say)
+        held = gathered(options.definitions, place=options.place) if options.definitions and options.download else DefinitionSet()
+        for trouble in held.troubles:
+            self.say(f"error: {trouble}")
+        lost = remote.fetch_missing(kept_at(held, options.names[0]), options.folder, self.say)
+        rows, unable = list[ResultRow](), dict[str, tuple[Status, str]]()
         for model, program in programs_of(options, lost):
             for threads, cpus in options.threads:
-                flags, why = binding(options.tool, cpus)
-                lacks = "" if program.is_file() else f"the folder has no program that {BACKENDS[options.tool]} runs"
-                why = why or lost.get(model) or lacks
+                key, (flags, why) = json.dumps([model, threads, cpus]), binding(options.tool, cpus)
                 case = Case("artifact", (("path", str(program)),), BACKENDS[options.tool], threads=threads, flags=flags)
-                unable |= {f"{model}|{threads}|{cpus}": why} if why else {}
-                rows += [] if why else [ResultRow(f"{model}|{threads}|{cpus}", (case,))]
+                if model in lost:
+                    unable[key] = "failed", lost[model]
+                elif why or not program.is_file():
+                    unable[key] = "unsupported", why or f"the folder has no program that {BACKENDS[options.tool]} runs"
+                else:
+                    rows.append(ResultRow(key, (case,)))
         sink = CompilerSink(options, rows, {}, self._tell)
-        for key, why in unable.items():
-            sink.without(key, "failed" if key.partition("|")[0] in lost else "unsupported", why)
+        for key, (status, reason) in unable.items():
+            sink.without(key, status, reason)
         if rows:
             settings = Settings(sampling="calls", runs=options.iterations, isolate="case", timeout=options.timeout)
             ready = conduct.from_experiment(Experiment(f"openxla {options.tool}", rows=tuple(rows), settings=settings), options.env)
             conduct.execute(ready, self.store, self.command, lambda writer: WaitTold(self.say), sink=sink)
-        return self._judged(0)
+        return self._judged(len(held.troubles))

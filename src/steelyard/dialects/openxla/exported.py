@@ -17,6 +17,7 @@ from steelyard.dialects.openxla.definitions import BenchmarkCase, ModelFramework
 from steelyard.dialects.openxla.session import BACKENDS, ToolOptions, case_of
 from steelyard.engine import envs, exporting, plan
 from steelyard.engine.exporting import ExportOutcome, ExportTarget
+from steelyard.engine.filters import fitting
 from steelyard.engine.place import Place
 from steelyard.errors import UsageError
 from steelyard.exporters.ways import OF, chosen
@@ -81,7 +82,7 @@ def _chosen(asked: ModelExport, held: catalogue.DefinitionSet) -> dict[str, tupl
     """Cases by the names of their models, with the programs that are wanted of each."""
     known = {case.model.name: case for case in held.cases}
     ours = [name for name, case in known.items() if _kind(case) == asked.tool]
-    return {name: _wanted(known[name], known, asked) for name in catalogue.fitting(asked.names, ours, f"model of {asked.tool}")}
+    return {name: _wanted(known[name], known, asked) for name in fitting(asked.names, ours, f"model of {asked.tool}")}
 
 
 def _kind(case: BenchmarkCase) -> str:

@@ -6,12 +6,14 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 from steelyard.dialects.openxla.catalogue import DefinitionSet, tool_of
 from steelyard.dialects.openxla.definitions import BenchmarkCase, Model
 from steelyard.dialects.openxla.definitions import ModelFrameworkType as F
+from steelyard.dialects.openxla.session import ToolOptions, case_of
 from steelyard.dialects.openxla.templates import AXES
-from steelyard.errors import unknown
+from steelyard.errors import UsageError, told, unknown
 from steelyard.exporters.ways import chosen
 from steelyard.model.dtypes import ALIASES, SIZES
 
@@ -89,5 +91,10 @@ def _of_case(case: BenchmarkCase, listed: set[str]) -> Iterator[LintFinding]:
         yield LintFinding(case.name, f"its model {case.model.name} is not among all models")
     for key in case.verify_parameters.keys() - {*TOLERANCES}:
         yield _misnamed(case.name, "key of verify_parameters", key, TOLERANCES)
+    if case.model.model_impl.module_path and tool_of(case):
+        try:
+            case_of(case, ToolOptions(tool_of(case), (), "host-cpu", Path()))
+        except UsageError as error:
+            yield LintFinding(case.name, told(error))
     if not tool_of(case) and case.model.model_impl.framework_type is not F.TFLITE:
         yield LintFinding(case.name, f"no tool runs models of {case.model.model_impl.framework_type.name}")

@@ -39,7 +39,9 @@ def read(data: Any, path: Path) -> ForeignSource:
     moment = number(table(data.get("trigger")).get("timestamp"))
     created = datetime.fromtimestamp(moment, UTC).isoformat() if moment is not None and 0 <= moment < 1e11 else ""
     versions = {text(item.get("name")): word(item.get("version")) for item in packages[:2000]}
-    return ForeignSource(list(results.values()), created, {"device": ", ".join(devices)}, versions=versions)
+    on_gpu = bool(devices) and all("gpu" in name for name in devices)
+    facts = {"gpus": [{"name": name} for name in devices]} if on_gpu else {"cpu": {"model": ", ".join(devices)}}
+    return ForeignSource(list(results.values()), created, {"device": ", ".join(devices)}, versions=versions, facts=facts if devices else {})
 
 
 def _result(item: dict[str, Any], level: str) -> ForeignResult:
@@ -89,7 +91,8 @@ def _case(told: dict[str, Any], level: str) -> tuple[str, dict[str, Any] | None]
     params = {} if given == USUAL else {"input": given}
     threads = count(told.get("num_threads")) or 1
     framework = word(told.get("framework")).rpartition(".")[2].lower() or "openxla"
-    flags = (("level", level),) if level != LEVELS[0] else ()
+    cpus = word(told.get("task_topology_cpu_ids")) or word(told.get("taskset_mask"))
+    flags = (*((("cpus", cpus),) if cpus else ()), *((("level", level),) if level != LEVELS[0] else ()))
     try:
         device = "cuda" if "gpu" in word(told.get("device")) else "cpu"
         name, compiler, threads = f"foreign/openxla/{model}", _word(told.get("compiler")) or "eager", min(threads, MOST_THREADS)

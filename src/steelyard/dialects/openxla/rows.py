@@ -33,16 +33,16 @@ class SuiteSink(RowSink):
     ) -> None:
         super().__init__(rows, options.output)
         self.options, self.known, self.tell = options, known, tell
-        self.file = ListFile(options.output, "benchmarks", ("trigger", "execution_environment"))
+        self.file = ListFile(options.output, "benchmarks", {"trigger": {}, "execution_environment": {"python_environment": []}})
         self.file.content.setdefault("trigger", {"timestamp": str(int(datetime.now(UTC).timestamp()))})
+        self.packages: list[Entry] = self.file.content.setdefault("execution_environment", {}).setdefault("python_environment", [])
 
     def open_file(self, keep: int) -> ListFile:
         return self.file
 
     def take(self, job: Job, record: Record, arrays: Arrays) -> None:
-        known = self.file.content.setdefault("execution_environment", {}).setdefault("python_environment", [])
         found = [{"name": name, "version": version} for name, version in sorted(envs.installed(job.place.python).items())]
-        known += [item for item in found if item not in known]
+        self.packages += [item for item in found if item not in self.packages]
         super().take(job, record, arrays)
 
     def row(self, key: str, cases: Sequence[MeasuredCase], pairs: Sequence[Pair | Unweighed]) -> Entry:

@@ -17,7 +17,7 @@ from steelyard.dialects.openxla.suite import EXPECTED
 from steelyard.engine import conduct, envs, plan
 from steelyard.engine.place import Place
 from steelyard.engine.run import WaitTold
-from steelyard.errors import PASS, UsageError, unknown
+from steelyard.errors import PASS, UsageError, told, unknown
 from steelyard.model import addresses
 from steelyard.model.case import Case, sorted_pairs
 from steelyard.model.experiment import Experiment, ResultRow, Settings
@@ -95,8 +95,10 @@ def _tolerance(benchmark: BenchmarkCase, key: str) -> float:
 def case_of(benchmark: BenchmarkCase, options: ToolOptions) -> Case:
     """A benchmark as a case of ours: its module and parameters, its input, and how far its answer may be off."""
     model = benchmark.model
+    if not model.model_impl.module_path:
+        raise UsageError(f"the implementation of {model.name} has no module_path", why="it names what has create_model")
     params = {
-        "module": model.model_impl.module_path or "", "parameters": dict(model.model_parameters), "input": benchmark.input_data.source_url,
+        "module": model.model_impl.module_path, "parameters": dict(model.model_parameters), "input": benchmark.input_data.source_url,
         "atol": _tolerance(benchmark, "absolute_tolerance"), "rtol": _tolerance(benchmark, "relative_tolerance"),
     }  # fmt: skip
     threads = len(os.sched_getaffinity(0))
@@ -142,20 +144,23 @@ class SuiteRun:
 
     def _measure(self, chosen: DefinitionSet) -> None:
         options, why = self.options, refused(self.options)
-        able = [] if why else [case for case in chosen.cases if case.model.model_impl.module_path]
-        rows = [ResultRow(case.name, (case_of(case, options),)) for case in able]
+        rows, unable = list[ResultRow](), {trouble.name: str(trouble) for trouble in chosen.troubles}
+        for case in () if why else chosen.cases:
+            try:
+                rows.append(ResultRow(case.name, (case_of(case, options),)))
+            except UsageError as error:
+                unable[case.name] = told(error)
         sink = SuiteSink(options, rows, {case.name: case for case in chosen.cases}, self._tell)
-        for trouble in chosen.troubles:
-            sink.without(trouble.name, "failed", str(trouble))
-        for case in chosen.cases:
-            if case not in able:
-                sink.without(case.name, "unsupported" if why else "failed", why or "its implementation has no module_path")
+        for name, trouble in unable.items():
+            sink.without(name, "failed", trouble)
+        for case in chosen.cases if why else ():
+            sink.without(case.name, "unsupported", why)
         if not rows:
             return
         experiment = Experiment(f"openxla {options.tool}", rows=tuple(rows), settings=options.settings)
         ready = plan.expand(experiment, registry.catalogue(), place=replace(options.place, paths=chosen.paths))
-        told = addresses.variables(options.root.resolve(), keep=options.artifacts, download=options.download)
-        jobs = tuple(replace(job, place=replace(job.place, flags=(*job.place.flags, *told))) for job in ready.jobs)
+        words = addresses.variables(options.root.resolve(), keep=options.artifacts, download=options.download)
+        jobs = tuple(replace(job, place=replace(job.place, flags=(*job.place.flags, *words))) for job in ready.jobs)
         ready = replace(ready, jobs=jobs, env=options.env)
         conduct.execute(ready, self.store, self.command, lambda writer: WaitTold(self.say), sink=sink)
 
@@ -163,8 +168,8 @@ class SuiteRun:
         self.statuses[benchmark] = record.status
         place = f"[{len(self.statuses)}] {benchmark}"
         time, why = record.metrics.get("time"), self.options.expected(benchmark)
-        told = "" if record.status == "ok" else f"{record.status}: {record.reason[:500]}{f' (expected: {why})' if why else ''}"
-        self.say("  ".join(filter(None, [place, f"{time.value * 1e3:.4g} ms" if time else "", told])))
+        end = "" if record.status == "ok" else f"{record.status}: {record.reason[:500]}{f' (expected: {why})' if why else ''}"
+        self.say("  ".join(filter(None, [place, f"{time.value * 1e3:.4g} ms" if time else "", end])))
 
     def _judged(self, troubles: int) -> int:
         if not self.options.strict_exit:

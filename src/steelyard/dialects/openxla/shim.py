@@ -8,9 +8,11 @@ from typing import Any
 
 from steelyard.dialects.openxla import names
 from steelyard.dialects.openxla.definitions import BenchmarkCase, Model
-from steelyard.engine.packages import UserFolder, carried
+from steelyard.engine import packages
+from steelyard.engine.packages import UserFolder
 
-KINDS: Mapping[str, type[Any]] = {"ALL_MODELS": Model, "ALL_BENCHMARKS": BenchmarkCase}
+MODELS, BENCHMARKS = "ALL_MODELS", "ALL_BENCHMARKS"
+KINDS: Mapping[str, type[Any]] = {MODELS: Model, BENCHMARKS: BenchmarkCase}
 """The lists of a file, and what is in each."""
 
 
@@ -22,15 +24,4 @@ def folder(path: Path) -> UserFolder:
 def perform(words: Mapping[str, Any], loaded: Any, send: Callable[[Mapping[str, Any]], None], gate: Callable[[], None]) -> None:
     """Answer with all definitions below a folder by their lists, and with what is wrong there."""
     names.serve()
-    said: dict[str, list[Any]] = {name: [] for name in KINDS}
-    troubles: list[dict[str, str]] = []
-    for item in folder(Path(words["folder"])).items(list(KINDS), lambda file: send({"importing": file})):
-        if item.trouble:
-            troubles.append({"where": item.file, "what": item.trouble})
-            continue
-        try:
-            said[item.list].append([item.file, carried(item.value, KINDS[item.list])])
-        except (TypeError, ValueError) as error:
-            name = getattr(item.value, "name", "")
-            troubles.append({"where": f"{item.file}  {item.list}", "what": str(error), "name": name if isinstance(name, str) else ""})
-    send({**said, "troubles": troubles})
+    packages.answer(folder(Path(words["folder"])), KINDS, words, send)

@@ -1,0 +1,33 @@
+"""A process kept on CPUs that its user chose, with all its threads, so that whatever framework it has computes there and nowhere else."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from steelyard.errors import Unsupported
+
+CPUS = "STEELYARD_CPUS"
+"""The variable that names them: `0,1`."""
+
+
+def bind() -> None:
+    """Keep this process on the CPUs that the variable names, the threads that it has and those that it will start; without it, anywhere."""
+    if not (cpus := os.environ.get(CPUS, "")):
+        return
+    try:
+        for thread in Path("/proc/self/task").iterdir():
+            os.sched_setaffinity(int(thread.name), {int(word) for word in cpus.split(",")})
+    except (ValueError, OSError, OverflowError, AttributeError) as error:
+        why = f"here are {here()}"
+        raise Unsupported(f"{CPUS}={cpus} names no CPUs that can be used", why=why, do="name some of them: 0,1") from error
+
+
+def here() -> str:
+    """The CPUs that this process may use."""
+    return str(sorted(os.sched_getaffinity(0)))[1:-1] if hasattr(os, "sched_getaffinity") else "CPUs that this system lets nobody choose"
+
+
+def told() -> dict[str, str]:
+    """What a record says of it: nothing where no CPUs were chosen."""
+    return {"cpus": here()} if os.environ.get(CPUS) else {}
