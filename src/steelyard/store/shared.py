@@ -21,12 +21,12 @@ from pathlib import Path
 import msgspec
 
 from steelyard import codec
-from steelyard.artifacts.remote import RemotePlace
-from steelyard.errors import StoreError
+from steelyard.artifacts.remote import READ_ONLY, RemotePlace
+from steelyard.errors import StoreError, UsageError
 from steelyard.files import CONFIG, RESULTS, limit, read_whole, sha256, too_large
 from steelyard.store.disk import locked, trouble
 from steelyard.store.listing import info_of, newest_first
-from steelyard.store.runs import NAMED, RunInfo, Store
+from steelyard.store.runs import NAMED, Header, RunInfo, RunWriter, Store
 from steelyard.terminal import warn
 
 VARIABLE = "STEELYARD_SPOOL"
@@ -80,12 +80,23 @@ class SharedStore(Store):
     @classmethod
     def at(cls, url: str) -> SharedStore:
         """The store at an address, with its folder on this disk."""
-        plain = url.rstrip("/")
+        plain = url if re.fullmatch(r"\w+:/*", url) else url.rstrip("/")
         home = (
             os.environ.get(VARIABLE) or Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / "steelyard" / "stores"
         )
         words = re.sub(r"[^A-Za-z0-9]+", "-", plain).strip("-")[-40:]
         return cls(plain, Path(home) / f"{words}-{hashlib.sha256(plain.encode()).hexdigest()[:12]}")
+
+    def create(self, header: Header) -> RunWriter:
+        """A run that can be sent once it ends: an address where nothing can be written is refused before anything is measured."""
+        place = RemotePlace.at(self.url)
+        if self.url.partition(":")[0] in READ_ONLY:
+            raise UsageError(f"no run can be sent to {self.url}", why="http is for reading", do="give a folder, or an s3 or gs address")
+        if not place.path.strip("/"):
+            raise UsageError(
+                f"{self.url} names no place", why="a bucket or a folder must follow", do="write it like s3://our-team/steelyard"
+            )
+        return super().create(header)
 
     def runs(self) -> list[RunInfo]:
         """All runs, those that are only at the place too."""
@@ -95,8 +106,11 @@ class SharedStore(Store):
 
     def folders(self) -> list[Path]:
         """All runs, their lines fetched; samples and attachments are fetched with the run that is asked for."""
-        here = {path.name for path in self.held()}
-        self._fetch_lines([name for name in self.sealed() if self._folder(name).name not in here])
+        here, most = {path.name for path in self.held()}, limit(RESULTS)
+        away = {name: seal.files["run.jsonl"].bytes for name, seal in self.sealed().items() if self._folder(name).name not in here}
+        if large := [name for name, size in away.items() if size > most]:
+            warn(f"{large[0]} at {self.url} is too large to be read, and is passed over" + (f"; {len(large)} are" if large[1:] else ""))
+        self._fetch_lines([name for name, size in away.items() if size <= most])
         return self.held()
 
     def at_hand(self, folder: Path) -> Path:
@@ -178,10 +192,11 @@ class SharedStore(Store):
         with _reaching(f"cannot read {self.url}"):
             place.system.invalidate_cache()
             try:
-                listed = place.system.ls(place.below("seals"), detail=False)
+                listed = place.system.ls(place.below("seals"), detail=True)
             except FileNotFoundError:
                 listed = []
-            new = [path for path in listed if not (self.root / "seals" / Path(path).name).exists() and _NAME.fullmatch(Path(path).stem)]
+            small = [item["name"] for item in listed if (item.get("size") or 0) <= limit(CONFIG)]
+            new = [path for path in small if not (self.root / "seals" / Path(path).name).exists() and _NAME.fullmatch(Path(path).stem)]
             for start in range(0, len(new), BATCH):
                 found = place.system.cat(new[start : start + BATCH], on_error="omit")
                 found = found if isinstance(found, dict) else {new[start]: found}

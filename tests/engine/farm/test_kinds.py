@@ -59,6 +59,13 @@ def test_a_damaged_file_of_kinds_is_begun_anew(text: str, tmp_path: Path) -> Non
     assert json.loads((tmp_path / f"{KEY}.json").read_text())
 
 
+def test_kinds_that_cannot_be_kept_hold_for_the_run(tmp_path: Path) -> None:
+    (tmp_path / "kinds").write_text("in the way")
+    kinds = MachineKinds(tmp_path / "kinds")
+    found = [kinds.name(KEY, HostSpeed.of(host))[0] for host in (speed(), speed(copies=2.6e-3), speed())]
+    assert found == [KEY, f"{KEY}.2", KEY]
+
+
 def test_a_key_that_is_none_names_no_file(tmp_path: Path) -> None:
     assert MachineKinds(tmp_path).name("../../etc/x", HostSpeed.of(speed())) == ("../../etc/x", "")
     assert list(tmp_path.iterdir()) == []

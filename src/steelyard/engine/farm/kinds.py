@@ -6,17 +6,19 @@ key are is kept, so that a host has the same kind tomorrow, and results of diffe
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
 import statistics
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from steelyard.engine.farm.wire import Calibrated
 from steelyard.model.units import is_amount, percent
+from steelyard.store.disk import locked
 
 ALIKE = 0.08
 """Two hosts whose medians lie this close are of one kind, however quiet they are."""
@@ -76,10 +78,11 @@ def unfit(speed: HostSpeed, others: Sequence[HostSpeed]) -> str:
 
 
 class MachineKinds:
-    """The kinds of machines that were met before, a file for each key in the user's cache."""
+    """The kinds of machines that were met before, a file for each key in the user's cache; where that cannot be written, for this run."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        self._unkept: dict[str, list[dict[str, float]]] = {}
 
     @classmethod
     def kept(cls) -> MachineKinds:
@@ -92,6 +95,19 @@ class MachineKinds:
         """The kind of a host, and in what it differs from the first of its key, where it does; a new one is kept."""
         if not _KEY.fullmatch(key):
             return key, ""
+        with self._alone():
+            return self._name(key, speed)
+
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Another run may meet a new kind at the same time, and must not give it the same number."""
+        with contextlib.ExitStack() as held:
+            with contextlib.suppress(OSError):
+                self._folder.mkdir(parents=True, exist_ok=True)
+                held.enter_context(locked(self._folder))
+            yield
+
+    def _name(self, key: str, speed: HostSpeed) -> tuple[str, str]:
         known = self._read(key)
         for number, medians in enumerate(known):
             if not differs(speed.medians, medians, speed.spread):
@@ -101,6 +117,8 @@ class MachineKinds:
         return _numbered(key, len(known)), differs(speed.medians, known[0], speed.spread) if known else ""
 
     def _read(self, key: str) -> list[dict[str, float]]:
+        if key in self._unkept:
+            return self._unkept[key]
         try:
             found = json.loads((self._folder / f"{key}.json").read_bytes())
             return [{str(name): float(value) for name, value in item.items() if is_amount(value) and value > 0} for item in found]
@@ -108,10 +126,12 @@ class MachineKinds:
             return []
 
     def _write(self, key: str, kinds: list[dict[str, float]]) -> None:
-        self._folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile("w", dir=self._folder, suffix=".new", delete=False, encoding="utf-8") as file:
-            json.dump(kinds, file)
-        Path(file.name).replace(self._folder / f"{key}.json")
+        try:
+            with tempfile.NamedTemporaryFile("w", dir=self._folder, suffix=".new", delete=False, encoding="utf-8") as file:
+                json.dump(kinds, file)
+            Path(file.name).replace(self._folder / f"{key}.json")
+        except OSError:
+            self._unkept[key] = kinds
 
 
 def _numbered(key: str, number: int) -> str:
