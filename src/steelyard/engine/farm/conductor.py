@@ -11,14 +11,13 @@ from dataclasses import replace
 from typing import Any
 
 from steelyard import codec
-from steelyard.analyze.conditions import OTHER_LOAD
 from steelyard.engine.farm import intake
 from steelyard.engine.farm.attempts import MOST_DEATHS, AttemptLedger, GroupState
 from steelyard.engine.farm.channel import Channel, Refused
 from steelyard.engine.farm.dispatching import Dispatcher
 from steelyard.engine.farm.fleet import Fleet, StationView
 from steelyard.engine.farm.groups import JobGroup
-from steelyard.engine.farm.kinds import HostSpeed, MachineKinds, disturbed, unfit
+from steelyard.engine.farm.kinds import HostSpeed, MachineKinds, unfit
 from steelyard.engine.farm.launchers import Launcher
 from steelyard.engine.farm.placing import misfit
 from steelyard.engine.farm.roster import Roster
@@ -50,7 +49,6 @@ from steelyard.model.record import Record, Status
 TICK, GATHER = 0.1, 0.005
 """Seconds between two looks at everything, and what is waited for more of what came at once: the disk is waited for once for all."""
 PARTING = 5.0
-MOST_LOADS = 10
 LOOK_EVERY = 1.0
 """Seconds between looks at what the launcher says."""
 MOST_MESSAGES = 500
@@ -322,11 +320,9 @@ class Conductor:
         self.run.sink.take(job, record, arrays)
         self.run.watch.finished(record)
         self.roster.worked()
-        load = record.effective.get(OTHER_LOAD)
-        if isinstance(load, (int, float)) and not view.lenient and not view.aside:
-            view.loads.append(float(load))
-            elsewhere = [load for other in self.fleet if other is not view for load in other.loads[-MOST_LOADS:]]
-            if reason := disturbed(view.loads, elsewhere):
+        if not view.lenient and not view.aside:
+            view.learn(record)
+            if reason := view.disturbance(other for other in self.fleet if other is not view):
                 self._set_aside(view, reason, noisy=True)
         if self.run.stop(record):
             self.run.stopped = True

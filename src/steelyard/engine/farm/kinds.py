@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from steelyard.engine.farm.wire import Calibrated
+from steelyard.machine.telemetry import HARMFUL, SLOWED
 from steelyard.model.units import is_amount, percent
 from steelyard.store.disk import locked
 
@@ -28,6 +29,8 @@ QUIET, LOUDER, WAITING = 0.05, 4.0, 0.05
 """A host is set aside if its figures spread by more than this and so many times as much as its kind's, or if its work waited so much for
 a CPU."""
 MOST_KINDS = 50
+THROTTLES = frozenset(name for bit, name in SLOWED.items() if bit & HARMFUL)
+"""What slows a GPU down that should not; its power cap is part of what it is."""
 _KEY = re.compile(r"[0-9a-f]{12}")
 
 
@@ -146,3 +149,11 @@ def disturbed(recent: Sequence[float], elsewhere: Sequence[float], least: float 
     usual = statistics.median(elsewhere) if elsewhere else 0.0
     now = statistics.median(recent[-count:])
     return f"other programs kept {now:.1f} CPUs busy beside its last {count} cases" if now > LOUDER * usual else ""
+
+
+def throttled(recent: Sequence[Sequence[str]], count: int = 3) -> str:
+    """Why a host whose GPU's clocks were forced down beside each of its last records should measure no more until it has cooled."""
+    last = recent[-count:]
+    if len(last) < count or not all(last):
+        return ""
+    return f"its GPU was slowed down beside its last {count} cases: {', '.join(sorted({reason for reasons in last for reason in reasons}))}"
