@@ -56,6 +56,12 @@ class NothingMeasured(SteelyardError):
     exit_code = NOTHING
 
 
+class HostsLost(SteelyardError):
+    """No other machine is left to measure on; what was saved stays saved, and the run can go on."""
+
+    exit_code = NOTHING
+
+
 class Unsupported(SteelyardError):
     """This machine or environment cannot run the case; the reason and the remedy are kept in its record."""
 

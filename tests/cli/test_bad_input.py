@@ -46,6 +46,7 @@ BAD_WORDS: list[tuple[list[str], int, str]] = [
     (["run", "op/softmax", "--env", "nowhere"], 2, "no environment named 'nowhere'"),
     (["run", "op/softmax", "--env", ""], 2, "--env is empty"),
     (["run", "op/softmax", "--partition", ""], 2, "--partition is empty"),
+    (["nightly", "quickstart", "--keep", "nights", "--on", ""], 2, "--on is empty"),
     (["run", "op/softmax", "--partition", "6/5"], 2, "not a part: '6/5'"),
     (["run", "op/softmax", "--partition", "0/0"], 2, "not a part: '0/0'"),
     (["run", "op/softmax", "-k", "("], 2, "--filter '(' cannot be read"),

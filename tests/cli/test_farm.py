@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import socket
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -98,3 +101,16 @@ def test_the_command_tells_lines_or_json_and_refuses_a_run_that_was_made_here(tm
     assert main(["farm", "--store", str(tmp_path), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert (found["kept"], found["closed"], found["stations"][0]["done"]) == (2, "complete", 2)
+
+
+def test_a_run_whose_conductor_was_killed_is_followed_no_further(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with Store(tmp_path).create(Header()) as writer:
+        gone = subprocess.Popen(["true"])
+        gone.wait()
+        journal = Journal(writer.path)
+        journal.note("opened", on="local:1", cases=1, groups=1, pid=gone.pid, host=socket.gethostname())
+        journal.close()
+    assert main(["farm", "--store", str(tmp_path), "--follow"]) == 0
+    assert capsys.readouterr().out.endswith("the run is not over: its conductor is gone; the command with --resume goes on\n")
+    alive = FarmOverview.of([event("opened", 0, pid=os.getpid(), host=socket.gethostname())])
+    assert alive.over == "" and FarmOverview.of([event("opened", 0, pid=gone.pid, host="elsewhere")]).over == ""

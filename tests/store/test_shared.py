@@ -205,3 +205,24 @@ def test_an_address_in_the_environment_names_the_store(tmp_path: Path, url: str,
     found = Store.find()
     assert isinstance(found, SharedStore) and found.url == url and found.root.is_relative_to(tmp_path / "spool")
     assert os.fspath(Store.find(explicit=str(tmp_path)).root) == str(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("address", "says"), [("gs-x://b/x", "not an address"), ("http://127.0.0.1:9/x", "no run can be sent"), ("s3://", "names no place")]
+)
+def test_a_place_where_no_run_can_be_sent_is_refused_before_anything_is_measured(
+    address: str, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(shared.VARIABLE, str(tmp_path / "spool"))
+    assert main(["run", "fake/work", "--store", address]) == 2
+    assert says in capsys.readouterr().err and not list(tmp_path.rglob("run.jsonl"))
+
+
+def test_a_run_that_is_too_large_to_be_read_hides_no_other(tmp_path: Path, url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    ann, bob = member(tmp_path, "ann", url), member(tmp_path, "bob", url)
+    small, large = filled(ann, count=1), filled(ann, count=9)
+    ann.send()
+    [sealed] = [seal for seal in bob.sealed().values() if seal.id == large.id]
+    sealed.files["run.jsonl"] = shared.SentFile("0" * 64, 1 << 40)
+    assert [folder.name for folder in bob.folders()] == [small.path.name]
+    assert "too large to be read, and is passed over" in capsys.readouterr().err

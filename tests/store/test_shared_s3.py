@@ -16,10 +16,11 @@ from urllib.parse import urlsplit
 import pytest
 
 from steelyard.errors import StoreError
+from steelyard.store import shared
 from steelyard.store.runs import Header, Run
 from steelyard.store.shared import SharedStore
 from tests.artifacts.test_remote import bucket
-from tests.store.made import arrays, python, record
+from tests.store.made import arrays, filled, python, record
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 LARGE = 200_000
@@ -170,6 +171,30 @@ def test_a_network_that_is_lost_during_an_upload_costs_nothing_but_time(tmp_path
     way.shut = False
     assert seen(tmp_path, "bob", url) == []
     assert ann.send() == [run.id] and seen(tmp_path, "cat", url) == [run.id]
+
+
+def test_a_server_that_takes_connections_and_says_nothing_is_not_waited_for_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """S3's client asks for leave to send, and waits for the answer without an end."""
+    import s3fs
+
+    monkeypatch.setattr(shared, "PATIENCE", 0.1)
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        variables = {
+            "AWS_ENDPOINT_URL": f"http://127.0.0.1:{mute.getsockname()[1]}",
+            "AWS_ACCESS_KEY_ID": "a",
+            "AWS_SECRET_ACCESS_KEY": "b",
+        }
+        for name, value in variables.items():
+            monkeypatch.setenv(name, value)
+        s3fs.S3FileSystem.clear_instance_cache()
+        ann = SharedStore("s3://bucket/runs", tmp_path / "ann")
+        run = filled(ann)
+        with pytest.raises(StoreError, match="cannot send run"):
+            ann.send()
+        assert [path.name for path in ann.waiting()] == [run.path.name]
+    s3fs.S3FileSystem.clear_instance_cache()
 
 
 def test_a_seal_whose_answer_is_lost_is_there_once(tmp_path: Path, door: tuple[Door, str]) -> None:

@@ -55,16 +55,20 @@ def command(run: str, follow: bool, as_json: bool, store: Path | str | None) -> 
 
 def _lines(folder: Path, *, follow: bool) -> None:
     from steelyard.engine.farm.journal import read_journal
-    from steelyard.engine.farm.overview import told
+    from steelyard.engine.farm.overview import FarmOverview, told
 
-    shown, over = 0, False
-    while not over:
-        events = list(read_journal(folder))
+    shown, found = 0, FarmOverview()
+    while True:
+        over, events = found.over, list(read_journal(folder))
         for event in events[shown:]:
             say(told(event))
-        shown, over = len(events), not follow or (bool(events) and events[-1].kind == "closed")
-        if not over:
-            time.sleep(EVERY)
+            found.take(event)
+        shown = len(events)
+        if not follow or found.closed or over:
+            break
+        time.sleep(EVERY)
+    if found.over and not found.closed:
+        say(f"the run is not over: {found.over}")
 
 
 def _live(folder: Path) -> None:
@@ -76,7 +80,7 @@ def _live(folder: Path) -> None:
 
     found = FarmOverview.of(read_journal(folder))
     with Live(_drawn(found), console=console(), auto_refresh=False) as live:
-        while not found.closed:
+        while not found.over:
             time.sleep(EVERY)
             found = FarmOverview.of(read_journal(folder))
             live.update(_drawn(found), refresh=True)
@@ -95,7 +99,7 @@ def lines_of(found: FarmOverview, now: float) -> list[str]:
     from steelyard.report.cells import clean
 
     left, rate = found.left(now), found.rate(now)
-    ahead = f"about {duration(left)} left" if left is not None and not found.closed else found.closed or "time left unknown"
+    ahead = f"about {duration(left)} left" if left is not None and not found.over else found.over or "time left unknown"
     counts = " · ".join(f"{count} {status}" for status, count in sorted(found.statuses.items()))
     lines = [f"on {clean(found.on)} · {found.kept} of {number_of(found.cases, 'case')} · {rate:.2g} per second · {ahead}", counts]
     names = max([len(clean(f"{line.host} ({line.name})")) for line in found.stations.values()], default=0)
@@ -109,5 +113,5 @@ def lines_of(found: FarmOverview, now: float) -> list[str]:
 
 def _document(found: FarmOverview) -> dict[str, Any]:
     now = time.time()
-    told = {name: value for name, value in vars(found).items() if not name.startswith("_") and name != "stations"}
-    return told | {"stations": list(found.stations.values()), "rate": found.rate(now), "left_s": found.left(now)}
+    told = {name: value for name, value in vars(found).items() if not name.startswith("_") and name not in ("stations", "conductor")}
+    return told | {"over": found.over, "stations": list(found.stations.values()), "rate": found.rate(now), "left_s": found.left(now)}

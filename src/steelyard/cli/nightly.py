@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from steelyard.cli.output import CONTEXT, emit_json, json_option, put, say, warn, width
+from steelyard.cli.output import CONTEXT, emit_json, json_option, put, refuse_empty, say, warn, width
 from steelyard.cli.run import comma_list, read_settings
 from steelyard.cli.run import command as run_command
 from steelyard.cli.streams import complain
@@ -104,6 +104,7 @@ def _request(experiment: str, options: dict[str, Any]) -> Request:
     from steelyard.engine.filters import Filters
     from steelyard.engine.selection import Request, read_devices
 
+    refuse_empty(options, "env", "on")
     devices, index = read_devices(comma_list(options["devices"]))
     return Request(
         selectors=(experiment,),

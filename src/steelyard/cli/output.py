@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from steelyard.errors import UsageError
 from steelyard.terminal import CONTEXT, console, emit_json, plain, put, save, say, tell, warn, width
 
 if TYPE_CHECKING:
     from steelyard.store.runs import Store
 
 __all__ = [
-    "CONTEXT", "console", "emit_json", "find_store", "json_option", "plain", "put", "save", "say", "store_option", "tell", "trust_option",
-    "warn", "width",
+    "CONTEXT", "console", "emit_json", "find_store", "json_option", "plain", "put", "refuse_empty", "save", "say", "store_option", "tell",
+    "trust_option", "warn", "width",
 ]  # fmt: skip
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON to stdout.")
@@ -35,6 +37,13 @@ store_option = click.option(
 trust_option = click.option(
     "--trust", metavar="RUN", multiple=True, help="Execute what this run says although you did not make it here; may be repeated."
 )
+
+
+def refuse_empty(options: Mapping[str, Any], *names: str) -> None:
+    """An option that was given and says nothing is a mistake, and not as if it were not there."""
+    for name in names:
+        if options[name] is not None and not options[name].strip():
+            raise UsageError(f"--{name} is empty", why="an unset variable of the shell leaves it so", do="name one, or leave it out")
 
 
 def find_store(folder: Path | str | None) -> Store:

@@ -7,7 +7,19 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from steelyard.cli.output import CONTEXT, emit_json, find_store, json_option, put, say, store_option, trust_option, warn, width
+from steelyard.cli.output import (
+    CONTEXT,
+    emit_json,
+    find_store,
+    json_option,
+    put,
+    refuse_empty,
+    say,
+    store_option,
+    trust_option,
+    warn,
+    width,
+)
 from steelyard.cli.streams import complain
 from steelyard.cli.watch import Watched, how_long, typed
 from steelyard.errors import INTERRUPTED, UsageError
@@ -204,9 +216,7 @@ def _request(options: dict[str, Any]) -> Request:
     selectors, commands = split_commands(options["words"], typed())
     if not selectors and not commands:
         raise UsageError("nothing named to run", do="try 'steelyard run quickstart', or 'steelyard list' to see what there is")
-    for name in ("partition", "env", "on"):
-        if options[name] is not None and not options[name].strip():
-            raise UsageError(f"--{name} is empty", why="an unset variable of the shell leaves it so", do="name one, or leave it out")
+    refuse_empty(options, "partition", "env", "on")
     modes = comma_list(options["modes"])
     devices, index = read_devices(comma_list(options["devices"]))
     check_modes(modes)

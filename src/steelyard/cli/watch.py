@@ -10,7 +10,7 @@ import click
 
 from steelyard.cli.output import warn
 from steelyard.cli.streams import complain
-from steelyard.errors import StoreError
+from steelyard.errors import HostsLost, StoreError
 from steelyard.terminal import heed_signals
 
 if TYPE_CHECKING:
@@ -47,13 +47,13 @@ class Watched:
             self.progress.close()
 
     def through(self, work: Callable[[], Done], kept: Callable[[str], str]) -> Done | None:
-        """What the work gives, or nothing where it was interrupted, or stopped by a disk that refuses; then it is told what was kept."""
+        """What the work gives; nothing where it was interrupted, or stopped by a full disk or lost hosts: then it is told what was kept."""
         heed_signals()
         try:
             return work()
         except KeyboardInterrupt:
             word = "interrupted"
-        except StoreError as error:
+        except (StoreError, HostsLost) as error:
             if not self.writer or not self.writer.done:
                 raise
             complain(str(error))

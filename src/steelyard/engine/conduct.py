@@ -82,7 +82,8 @@ def prepare(request: Request, store: Store) -> Plan:
     part = partition.parse_part(request.part) if request.part else None
     whole = plan.expand(experiment, catalogue, place=place, entries=entries, against=against, other=other, filters=request.filters)
     whole = replace(whole, env=request.env or "", on=request.on)
-    _farm(whole)
+    if farm := _farm(whole):
+        farm.check()
     return partition.take(whole, part, store) if part else whole
 
 

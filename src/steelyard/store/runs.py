@@ -289,7 +289,10 @@ class RunWriter:
         if self._unsynced:
             for fd in (self._samples, self._fd):
                 if fd is not None and fd >= 0:
-                    os.fsync(fd)
+                    try:
+                        os.fsync(fd)
+                    except OSError as error:
+                        raise trouble("write results", self.path, error) from error
             self._synced, self._unsynced = time.monotonic(), False
 
     def close(self) -> None:

@@ -21,18 +21,22 @@ from pathlib import Path
 import msgspec
 
 from steelyard import codec
-from steelyard.artifacts.remote import RemotePlace
-from steelyard.errors import StoreError
+from steelyard.artifacts.remote import READ_ONLY, RemotePlace
+from steelyard.errors import StoreError, UsageError
 from steelyard.files import CONFIG, RESULTS, limit, read_whole, sha256, too_large
 from steelyard.store.disk import locked, trouble
 from steelyard.store.listing import info_of, newest_first
-from steelyard.store.runs import NAMED, RunInfo, Store
+from steelyard.store.runs import NAMED, Header, RunInfo, RunWriter, Store
 from steelyard.terminal import warn
 
 VARIABLE = "STEELYARD_SPOOL"
 SENT = ".sent"
 """The file in a run's folder that names the run at the place; one without it was never sent."""
 BATCH = 64
+OBJECTS = frozenset(("s3", "gs", "abfs", "az"))
+TRIES, ATTEMPTS = 2, "AWS_MAX_ATTEMPTS"
+PATIENCE, SLOWEST = 60.0, 100_000
+"""Seconds, and bytes a second, after which a place that was reached is taken for lost."""
 _NAME = re.compile(r"(\d{8}T\d{6}-[a-z0-9]{4,20})-([0-9a-f]{12})")
 _FILES = re.compile(r"run\.jsonl|samples\.bin|attachments/[A-Za-z0-9][A-Za-z0-9._-]{0,120}")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
@@ -80,12 +84,23 @@ class SharedStore(Store):
     @classmethod
     def at(cls, url: str) -> SharedStore:
         """The store at an address, with its folder on this disk."""
-        plain = url.rstrip("/")
+        plain = url if re.fullmatch(r"\w+:/*", url) else url.rstrip("/")
         home = (
             os.environ.get(VARIABLE) or Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / "steelyard" / "stores"
         )
         words = re.sub(r"[^A-Za-z0-9]+", "-", plain).strip("-")[-40:]
         return cls(plain, Path(home) / f"{words}-{hashlib.sha256(plain.encode()).hexdigest()[:12]}")
+
+    def create(self, header: Header) -> RunWriter:
+        """A run that can be sent once it ends: an address where nothing can be written is refused before anything is measured."""
+        place = _reached(self.url)
+        if self.url.partition(":")[0] in READ_ONLY:
+            raise UsageError(f"no run can be sent to {self.url}", why="http is for reading", do="give a folder, or an s3 or gs address")
+        if not place.path.strip("/"):
+            raise UsageError(
+                f"{self.url} names no place", why="a bucket or a folder must follow", do="write it like s3://our-team/steelyard"
+            )
+        return super().create(header)
 
     def runs(self) -> list[RunInfo]:
         """All runs, those that are only at the place too."""
@@ -95,8 +110,11 @@ class SharedStore(Store):
 
     def folders(self) -> list[Path]:
         """All runs, their lines fetched; samples and attachments are fetched with the run that is asked for."""
-        here = {path.name for path in self.held()}
-        self._fetch_lines([name for name in self.sealed() if self._folder(name).name not in here])
+        here, most = {path.name for path in self.held()}, limit(RESULTS)
+        away = {name: seal.files["run.jsonl"].bytes for name, seal in self.sealed().items() if self._folder(name).name not in here}
+        if large := [name for name, size in away.items() if size > most]:
+            warn(f"{large[0]} at {self.url} is too large to be read, and is passed over" + (f"; {len(large)} are" if large[1:] else ""))
+        self._fetch_lines([name for name, size in away.items() if size <= most])
         return self.held()
 
     def at_hand(self, folder: Path) -> Path:
@@ -146,15 +164,15 @@ class SharedStore(Store):
         return self._seals
 
     def _send(self, folder: Path) -> str:
-        info, place = info_of(folder), RemotePlace.at(self.url)
+        info, place = info_of(folder), _reached(self.url)
         files = {name: _hashed(folder / name) for name in _names(folder)}
         seal = SealObject(files, info.id, info.created, info.counts, info.experiment, info.fingerprint, info.machine_key, info.command)
         name = f"{folder.name}-{seal.digest}"
         with _reaching(f"cannot send run {info.id} to {self.url}"):
             for path, file in files.items():
                 target = place.below(f"runs/{name}/{path}")
-                place.system.makedirs(target.rpartition("/")[0], exist_ok=True)
-                place.system.put_file(str(folder / path), target)
+                _prepared(place, target)
+                place.system.put_file(str(folder / path), target, **_within(place, file.bytes))
                 place.system.invalidate_cache()
                 if (size := int(place.system.size(target) or 0)) != file.bytes:
                     raise StoreError(f"{target} was not sent whole", why=f"it has {size} bytes there, not {file.bytes}")
@@ -165,23 +183,24 @@ class SharedStore(Store):
 
     def _seal(self, place: RemotePlace, path: str, content: bytes) -> None:
         """Create the seal object; one that is there says the same, since its name has the digest, unless its writer was cut off."""
-        place.system.makedirs(place.below("seals"), exist_ok=True)
+        _prepared(place, place.below(path))
         try:
-            place.system.pipe_file(place.below(path), content, mode="create")
+            place.system.pipe_file(place.below(path), content, mode="create", **_within(place, len(content)))
         except FileExistsError:
             if place.whole(path, CONFIG) != content:
-                place.system.pipe_file(place.below(path), content)
+                place.system.pipe_file(place.below(path), content, **_within(place, len(content)))
 
     def _learn(self) -> None:
         """Fetch the seal objects that are new; one that is not readable is not there yet."""
-        place = RemotePlace.at(self.url)
+        place = _reached(self.url)
         with _reaching(f"cannot read {self.url}"):
             place.system.invalidate_cache()
             try:
-                listed = place.system.ls(place.below("seals"), detail=False)
+                listed = place.system.ls(place.below("seals"), detail=True)
             except FileNotFoundError:
                 listed = []
-            new = [path for path in listed if not (self.root / "seals" / Path(path).name).exists() and _NAME.fullmatch(Path(path).stem)]
+            small = [item["name"] for item in listed if (item.get("size") or 0) <= limit(CONFIG)]
+            new = [path for path in small if not (self.root / "seals" / Path(path).name).exists() and _NAME.fullmatch(Path(path).stem)]
             for start in range(0, len(new), BATCH):
                 found = place.system.cat(new[start : start + BATCH], on_error="omit")
                 found = found if isinstance(found, dict) else {new[start]: found}
@@ -210,7 +229,7 @@ class SharedStore(Store):
         return RunInfo(seal.id, seal.created, self._folder(name), True, *shown, command=seal.command)
 
     def _fetch_lines(self, names: list[str]) -> None:
-        place, seals = RemotePlace.at(self.url) if names else None, self.sealed()
+        place, seals = _reached(self.url) if names else None, self.sealed()
         for start in range(0, len(names) if place else 0, BATCH):
             assert place is not None
             wanted = {place.below(f"runs/{name}/run.jsonl"): name for name in names[start : start + BATCH]}
@@ -222,7 +241,7 @@ class SharedStore(Store):
 
     def _fetch(self, name: str, seal: SealObject, folder: Path) -> None:
         missing = [path for path in seal.files if not (folder / path).exists()]
-        place = RemotePlace.at(self.url)
+        place = _reached(self.url)
         for path in sorted(missing, key="run.jsonl".__ne__):
             if path == "run.jsonl" and seal.files[path].bytes > limit(RESULTS):
                 raise too_large(f"{self.url}/runs/{name}/{path}", seal.files[path].bytes, limit(RESULTS))
@@ -259,6 +278,30 @@ class SharedStore(Store):
             self.folder.mkdir(exist_ok=True)
         except OSError as error:
             raise trouble("keep runs of the shared store", self.root, error, option=f"{VARIABLE}=DIR instead of") from error
+
+
+def _reached(url: str) -> RemotePlace:
+    """The place; one that does not answer is asked a few times and not for minutes, since what cannot be sent now is sent later."""
+    place = RemotePlace.at(url)
+    if hasattr(place.system, "config_kwargs") and hasattr(place.system, "retries"):
+        place.system.retries = TRIES
+        if ATTEMPTS not in os.environ:
+            place.system.config_kwargs.setdefault("retries", {"total_max_attempts": TRIES})
+    return place
+
+
+def _within(place: RemotePlace, size: int) -> dict[str, float]:
+    """How long writing so much may take: S3's client waits without an end where a server that is asked for leave says nothing."""
+    from fsspec.asyn import AsyncFileSystem
+
+    return {"timeout": PATIENCE + size / SLOWEST} if isinstance(place.system, AsyncFileSystem) else {}
+
+
+def _prepared(place: RemotePlace, target: str) -> None:
+    """The folder of a file; where there are objects and no folders, asking for one costs requests and may ask for rights to buckets."""
+    spoken = place.system.protocol
+    if not OBJECTS & {*((spoken,) if isinstance(spoken, str) else spoken)}:
+        place.system.makedirs(target.rpartition("/")[0], exist_ok=True)
 
 
 @contextlib.contextmanager

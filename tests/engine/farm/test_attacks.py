@@ -10,16 +10,33 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from steelyard.engine.farm import frames
+from steelyard.engine.farm import frames, intake
+from steelyard.engine.farm.attempts import MOST_DEATHS
 from steelyard.engine.farm.channel import Channel
+from steelyard.engine.farm.conductor import MOST_UNINVITED
 from steelyard.engine.farm.frames import FrameKeys, Refused
-from steelyard.engine.farm.wire import AttachmentPiece, Beat, CaseBegun, GroupAnswer, Kept, Offer, pack
+from steelyard.engine.farm.wire import (
+    AttachmentPiece,
+    AttemptMark,
+    Beat,
+    CaseBegun,
+    Farewell,
+    GroupAnswer,
+    Joining,
+    Kept,
+    Offer,
+    pack,
+    unpack,
+)
 from steelyard.engine.run import failure
+from steelyard.errors import StoreError
 from steelyard.model.record import Attachment
 from steelyard.store.runs import read_run
-from tests.engine.farm.fleet import Peer, Stage, answer, plan_of, play, staged
+from steelyard.version import __version__
+from tests.engine.farm.fleet import SECRET, Peer, Stage, answer, plan_of, play, staged
 
 ONE = plan_of([1e-3])
 
@@ -244,5 +261,74 @@ def test_what_a_station_says_of_a_case_is_not_believed(tmp_path: Path) -> None:
             stage.run.stopped = True
         [record] = read_run(stage.writer.path).records
         assert record.case["params"]["seconds"] == 1e-3
+
+    play(scene)
+
+
+def test_a_station_that_is_refused_again_and_again_is_told_to_end(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with staged(ONE, tmp_path, "one", "honest") as stage:
+            for _ in range(MOST_DEATHS):
+                one = await stage.station("one", life="bad", silent=True)
+                one.channel.send(Kept(AttemptMark(0, 1), 1))
+                with pytest.raises((EOFError, OSError)):
+                    while True:
+                        await one.hear()
+            last = await Channel.join("127.0.0.1", stage.port, SECRET)
+            last.send(Joining("one", "bad", "host", 1, {}, "kind", steelyard=__version__))
+            assert await last.receive() == Farewell("it was refused before")
+            last.close()
+            await well(stage)
+        assert "station one: it comes again; it was refused 3 times" in refusals(stage)
+
+    play(scene)
+
+
+def test_of_many_without_the_secret_some_are_told_of(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with staged(ONE, tmp_path) as stage:
+            for _ in range(MOST_UNINVITED + 5):
+                reader, writer = await asyncio.open_connection("127.0.0.1", stage.port)
+                writer.write(bytes(frames.REPLY))
+                await closed(reader)
+                writer.close()
+            await well(stage)
+        lines = refusals(stage).splitlines()
+        assert len(lines) == MOST_UNINVITED and lines[-1].endswith("further ones are not told of")
+
+    play(scene)
+
+
+def test_names_and_files_on_their_way_have_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(intake, "MOST_BYTES", 3)
+    with pytest.raises(ValueError, match="a name has more than 200"):
+        Joining("n" * 201, "1", "host", 1, {}, "kind")
+    joining = msgspec.to_builtins(Joining("n", "1", "host", 1, {}, "kind")) | {"host": "h" * 201}
+    with pytest.raises(Refused, match="a name has more than 200"):
+        unpack(msgspec.msgpack.encode(["Joining", joining]))
+
+    async def scene() -> None:
+        async with staged(ONE, tmp_path, "one", "honest") as stage:
+            one = await stage.station("one", silent=True)
+            offer = await one.offer()
+            for name in "ab":
+                one.channel.send(AttachmentPiece(offer.mark, 1, f"attachments/{name}", b"xx"))
+            await well(stage)
+        assert "of attachments are on their way" in refusals(stage)
+
+    play(scene)
+
+
+def test_a_disk_that_is_full_ends_the_run_and_not_one_connection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*words: object) -> None:
+        raise StoreError("cannot write results", why="No space left on device")
+
+    async def scene() -> None:
+        with pytest.raises(StoreError, match="cannot write results"):
+            async with staged(ONE, tmp_path) as stage:
+                one = await stage.station()
+                offer = await one.offer()
+                monkeypatch.setattr(stage.writer, "append", full)
+                one.measure(offer)
 
     play(scene)

@@ -5,10 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from steelyard.engine.farm.groups import groups_of
+from steelyard.engine.farm.launchers import StationState
+from steelyard.engine.farm.roster import LATE, Roster
 from steelyard.engine.farm.running import undone
 from steelyard.engine.farm.wire import AttemptMark, CaseBegun, GroupDone
 from steelyard.store.runs import Store, read_run
-from tests.engine.farm.fleet import answer, plan_of, play, staged
+from tests.engine.farm.fleet import NamedLauncher, answer, plan_of, play, staged
 
 TWO = plan_of([1e-3, 2e-3])
 
@@ -162,3 +164,35 @@ def test_a_silent_station_is_cut_off_and_lost(tmp_path: Path) -> None:
         assert [event.text("station") for event in stage.events("lost")] == ["one"]
 
     play(scene)
+
+
+def test_a_station_is_followed_once_however_often_its_end_is_told(tmp_path: Path) -> None:
+    """Its silence is noticed first, and what its launcher says later is no news."""
+
+    async def scene() -> None:
+        async with staged(plan_of([1e-3]), tmp_path, "one", "two") as stage:
+            stage.conductor.roster.ask = lambda: asked.append("one more")
+            one = await stage.station("one", silent=True)
+            await one.offer()
+            two = await stage.station("two")
+            offer = await two.offer()
+            stage.launcher.known["one"] = StationState("one", "gone", "its node failed")
+            stage.conductor._look(stage.conductor.clock())
+            stage.conductor._look(stage.conductor.clock())
+            assert [event.text("station") for event in stage.events("lost")] == ["one"] and stage.events("gone") == []
+            assert asked == ["one more"]
+            two.measure(offer)
+
+    asked: list[str] = []
+    play(scene)
+
+
+def test_a_station_that_runs_and_never_joins_is_not_waited_for_for_ever() -> None:
+    launcher = NamedLauncher("one")
+    roster = Roster(launcher)
+    roster.look(0.0)
+    assert [state.name for state in roster.coming([], LATE - 1)] == ["one"] and roster.coming(["one"], 0.0) == []
+    assert roster.coming([], LATE) == [] and "has not joined in 30 minutes" in roster.reasons()[0]
+    launcher.known["one"] = StationState("one", "waiting", "Priority")
+    roster.look(LATE)
+    assert [state.name for state in roster.coming([], 100 * LATE)] == ["one"], "a queue may be as long as it likes"

@@ -10,7 +10,7 @@ import pytest
 
 from steelyard.engine.farm import devices
 from steelyard.engine.farm.calibrating import calibrate
-from steelyard.engine.farm.kinds import HostSpeed, MachineKinds, differs, disturbed, unfit
+from steelyard.engine.farm.kinds import HostSpeed, MachineKinds, differs, disturbed, throttled, unfit
 from steelyard.engine.farm.placing import GroupNeeds, HostOffer, misfit
 from steelyard.engine.farm.wire import Calibrated
 from steelyard.errors import UsageError
@@ -59,6 +59,13 @@ def test_a_damaged_file_of_kinds_is_begun_anew(text: str, tmp_path: Path) -> Non
     assert json.loads((tmp_path / f"{KEY}.json").read_text())
 
 
+def test_kinds_that_cannot_be_kept_hold_for_the_run(tmp_path: Path) -> None:
+    (tmp_path / "kinds").write_text("in the way")
+    kinds = MachineKinds(tmp_path / "kinds")
+    found = [kinds.name(KEY, HostSpeed.of(host))[0] for host in (speed(), speed(copies=2.6e-3), speed())]
+    assert found == [KEY, f"{KEY}.2", KEY]
+
+
 def test_a_key_that_is_none_names_no_file(tmp_path: Path) -> None:
     assert MachineKinds(tmp_path).name("../../etc/x", HostSpeed.of(speed())) == ("../../etc/x", "")
     assert list(tmp_path.iterdir()) == []
@@ -77,6 +84,27 @@ def test_a_host_that_becomes_busy_is_noticed_by_its_records() -> None:
     assert disturbed([1.0, 1.1], []) == ""
     assert disturbed([1.0, 0.2, 1.1], []) == ""
     assert disturbed([1.0, 1.1, 0.9], [1.0, 1.2]) == ""
+
+
+def test_a_host_whose_gpu_is_slowed_by_heat_is_set_aside(tmp_path: Path) -> None:
+    assert throttled([("heat",), ("heat", "power brake"), ("heat",)]).endswith("beside its last 3 cases: heat, power brake")
+    assert throttled([("heat",)] * 2) == throttled([("heat",), (), ("heat",)]) == ""
+    plan = plan_of([number * 1e-3 for number in range(1, 6)])
+
+    async def scene() -> None:
+        async with staged(plan, tmp_path, "one", "two") as stage:
+            one, two = await stage.station("one"), await stage.station("two")
+            for _ in range(3):
+                offer = await one.offer()
+                hot = {"telemetry": {"slowed_by": ["power cap", "heat"]}}
+                one.channel.send(answer(offer, offer.jobs[0].case.id, effective=hot))
+                one.finish(offer)
+            for _ in range(len(plan.jobs) - 3):
+                two.measure(await two.offer())
+        [aside] = stage.events("aside")
+        assert (aside.text("station"), aside.text("reason")) == ("one", "its GPU was slowed down beside its last 3 cases: heat")
+
+    play(scene)
 
 
 def test_speeds_of_nonsense_are_none() -> None:

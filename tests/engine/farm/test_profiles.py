@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from steelyard.cli.main import main
-from steelyard.engine.farm.launchers import profiles, ray, slurm, ssh
+from steelyard.engine.farm.launchers import Invitation, profiles, ray, slurm, ssh
+from steelyard.engine.farm.launchers.addresses import check_ours
 from steelyard.errors import UsageError
 
 
@@ -67,6 +68,8 @@ def test_a_profile_says_all_there_is_to_say(file: Callable[[str], None]) -> None
         (ray.read_profile, "resources = { tpu = 0 }", "expected an amount above zero"),
         (ray.read_profile, "labels = { rack = 3 }", "expected a table of labels"),
         (ray.read_profile, 'patience = "0s"', "expected a duration"),
+        (ray.read_profile, 'bind = "head"', "expected an address of this machine"),
+        (slurm.read_profile, 'bind = "0.0.0.0"', "expected an address of this machine"),
     ],
 )
 def test_what_is_wrong_in_one_is_said_with_its_line(
@@ -135,3 +138,25 @@ def test_a_host_that_cannot_run_a_station_says_why(
     with pytest.raises(UsageError, match="cannot run a station on box1") as caught:
         ssh.open_launcher("box1")
     assert says in str(caught.value)
+
+
+def test_an_address_that_is_not_ours_is_told_before_anything_is_measured() -> None:
+    check_ours("127.0.0.1")
+    with pytest.raises(UsageError, match=r"cannot listen on 192\.0\.2\.1"):
+        check_ours("192.0.2.1")
+
+
+def test_stations_that_slurm_could_not_be_asked_for_are_asked_for_again(
+    tmp_path: Path, file: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STEELYARD_CACHE", str(tmp_path / "cache"))
+    launcher = slurm.SlurmLauncher(slurm.SlurmProfile(count=2), "127.0.0.1")
+    launcher._wanted = launcher.stations = [slurm.SlurmStation(f"slurm-{number}", number) for number in (1, 2)]
+    invitation = Invitation("run", "127.0.0.1", 1, b"s" * 32)
+    program(tmp_path, "sbatch", f"echo 'sbatch: error: {slurm.AWAY} (connect failure)' >&2; exit 1", monkeypatch)
+    with pytest.raises(UsageError, match="sbatch refuses"):
+        launcher._submit(invitation)
+    assert [state.phase for state in launcher.states()] == ["waiting"] * 2
+    program(tmp_path, "sbatch", f"echo $* > {tmp_path}/words; echo 17", monkeypatch)
+    launcher._submit(invitation)
+    assert launcher.jobs == ["17"] and "--array=1-2" in (tmp_path / "words").read_text()

@@ -5,21 +5,22 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 from steelyard import codec
-from steelyard.analyze.conditions import OTHER_LOAD
 from steelyard.engine.farm import intake
 from steelyard.engine.farm.attempts import MOST_DEATHS, AttemptLedger, GroupState
 from steelyard.engine.farm.channel import Channel, Refused
 from steelyard.engine.farm.dispatching import Dispatcher
 from steelyard.engine.farm.fleet import Fleet, StationView
 from steelyard.engine.farm.groups import JobGroup
-from steelyard.engine.farm.kinds import HostSpeed, MachineKinds, disturbed, unfit
-from steelyard.engine.farm.launchers import Launcher, StationState
-from steelyard.engine.farm.placing import HostOffer, misfit
+from steelyard.engine.farm.kinds import HostSpeed, MachineKinds, unfit
+from steelyard.engine.farm.launchers import Launcher
+from steelyard.engine.farm.placing import misfit
+from steelyard.engine.farm.roster import Roster
 from steelyard.engine.farm.terms import FarmRun, FarmTerms
 from steelyard.engine.farm.wire import (
     PIECE,
@@ -42,16 +43,17 @@ from steelyard.engine.farm.wire import (
     Withdrawal,
 )
 from steelyard.engine.run import failure
-from steelyard.errors import SteelyardError, told
+from steelyard.errors import HostsLost, told
 from steelyard.model.record import Record, Status
 
 TICK, GATHER = 0.1, 0.005
 """Seconds between two looks at everything, and what is waited for more of what came at once: the disk is waited for once for all."""
 PARTING = 5.0
-MOST_LOADS = 10
 LOOK_EVERY = 1.0
 """Seconds between looks at what the launcher says."""
 MOST_MESSAGES = 500
+MOST_UNINVITED = 20
+"""Refused peers without the secret that are told of one by one; anybody who reaches the port can be one."""
 
 
 class Conductor:
@@ -64,25 +66,24 @@ class Conductor:
         envs = {python: env for python, env in run.welcome.interpreters.items() if env}
         self.dispatcher = Dispatcher(groups, self.ledger, self.fleet, run.plan.settings.memory, envs)
         self.clock = time.monotonic
+        self.roster, self.kinds = Roster(launcher), MachineKinds.kept()
         self._unkept: dict[AttemptMark, tuple[str, int]] = {}
         """Answers that are written and perhaps not on the disk yet: who waits to hear, and up to which number."""
-        self._states: dict[str, StationState] = {}
         self._looked = self._fitted = self._beaten = self.clock()
         self._dropped: set[AttemptMark] = set()
-        self._spare_lives = 0
+        self._refused: Counter[str] = Counter()
+        """How often each life of a station was refused, and under no name those who are no stations."""
         self._wake = asyncio.Event()
+        self._failure: Exception | None = None
         self._talks: set[asyncio.Task[Any]] = set()
-        self.replace: Callable[[], None] = lambda: None
-        """Asks for one more station; set by whoever has the invitations."""
 
     @property
     def over(self) -> bool:
-        """Whether nothing is left to do."""
-        return self.run.stopped or not self.ledger.left
+        """Whether nothing is left to do, or can be done."""
+        return self.run.stopped or not self.ledger.left or self._failure is not None
 
     async def conduct(self) -> None:
-        """Until every group is done."""
-        self._spare_lives = 2 + 2 * self.launcher.count
+        """Until every group is done; what went wrong where a station was heard is raised here."""
         while not self.over:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(TICK):
@@ -90,6 +91,8 @@ class Conductor:
                 await asyncio.sleep(GATHER)
             self._wake.clear()
             self.tick()
+        if self._failure:
+            raise self._failure
         self._acknowledge()
 
     async def part(self) -> None:
@@ -129,7 +132,8 @@ class Conductor:
             if not isinstance(joining, Joining):
                 raise Refused("a station did not say who it is")
             name = joining.name
-            view = self._welcome(joining, channel)
+            with self._minding():
+                view = self._welcome(joining, channel)
             await self._hear(view, channel)
         except Refused as error:
             self._refuse(peer, name, channel, told(error))
@@ -144,12 +148,27 @@ class Conductor:
             with contextlib.suppress(OSError, asyncio.CancelledError):
                 await writer.wait_closed()
 
+    @contextlib.contextmanager
+    def _minding(self) -> Iterator[None]:
+        """What goes wrong here and is not the peer's doing, such as a full disk, ends the run and not one connection."""
+        try:
+            yield
+        except Refused:
+            raise
+        except Exception as error:
+            self._failure = self._failure or error
+            self._wake.set()
+            raise EOFError("the run ends") from error
+
     def _refuse(self, peer: str, name: str, channel: Channel | None, why: str) -> None:
-        """A peer that has no business here, or a station that sends what it must not."""
-        who = f"station {name}" if name else f"a connection from {peer}"
-        self.run.journal.note("refused", peer=peer, station=name, reason=why)
-        self.run.warn(f"refused: {who}: {' '.join(why.split())}")
+        """A peer that has no business here, or a station that sends what it must not; of uninvited ones many are told as one."""
         view = self.fleet.get(name)
+        self._refused[view.joining.life if view and view.channel is channel else name] += 1
+        if name or self._refused[""] <= MOST_UNINVITED:
+            who = f"station {name}" if name else f"a connection from {peer}"
+            more = "; further ones are not told of" if not name and self._refused[""] == MOST_UNINVITED else ""
+            self.run.journal.note("refused", peer=peer, station=name, reason=why)
+            self.run.warn(f"refused: {who}: {' '.join(why.split())}{more}")
         if view and view.channel is channel:
             self._set_aside(view, f"it was refused: {why}")
             self.lose(view, "it was refused")
@@ -161,20 +180,24 @@ class Conductor:
                 if view.channel is not channel:
                     return
                 view.heard = self.clock()
-                self.take(view, message)
+                with self._minding():
+                    self.take(view, message)
             await asyncio.sleep(0)
 
     def _welcome(self, joining: Joining, channel: Channel) -> StationView:
         """A station that is new, or that is back."""
         if joining.version != VERSION or joining.steelyard != self.run.writer.header.version:
-            self.run.journal.note("refused", station=joining.name, reason="version")
+            channel.send(Farewell("it has another version"))
             raise Refused(f"it has Steelyard {joining.steelyard[:40]}", why=f"this run is of {self.run.writer.header.version}")
+        if self._refused[joining.life] >= MOST_DEATHS:
+            channel.send(Farewell("it was refused before"))
+            raise Refused("it comes again", why=f"it was refused {self._refused[joining.life]} times")
         view, now = self.fleet.get(joining.name), self.clock()
         if view and view.joining.life != joining.life:
             self.lose(view, "its process was started anew")
             view = None
         if view is None:
-            view = StationView(joining, _offer_of(joining), channel, now, ready=not self.run.welcome.calibrate)
+            view = StationView(joining, intake.offer_of(joining), channel, now, ready=not self.run.welcome.calibrate)
             self.fleet.add(view)
             self.dispatcher.feed(view.name)
             self._fitted = now
@@ -240,7 +263,7 @@ class Conductor:
         if reason := unfit(view.speed, self._alike(view)):
             self._set_aside(view, reason, noisy=True)
         elif view.speed.quiet:
-            kind, differing = MachineKinds.kept().name(view.joining.key, view.speed)
+            kind, differing = self.kinds.name(view.joining.key, view.speed)
             view.offer = replace(view.offer, machine=kind)
             if differing:
                 self.run.warn(f"{view.host} is kind {kind}: {differing} than on the first machine of its description")
@@ -296,12 +319,10 @@ class Conductor:
         self.run.journal.note("kept", station=view.name, group=state.group.number, case=record.id, status=record.status)
         self.run.sink.take(job, record, arrays)
         self.run.watch.finished(record)
-        self._spare_lives = max(self._spare_lives, 2 + self.launcher.count)
-        load = record.effective.get(OTHER_LOAD)
-        if isinstance(load, (int, float)) and not view.lenient and not view.aside:
-            view.loads.append(float(load))
-            elsewhere = [load for other in self.fleet if other is not view for load in other.loads[-MOST_LOADS:]]
-            if reason := disturbed(view.loads, elsewhere):
+        self.roster.worked()
+        if not view.lenient and not view.aside:
+            view.learn(record)
+            if reason := view.disturbance(other for other in self.fleet if other is not view):
                 self._set_aside(view, reason, noisy=True)
         if self.run.stop(record):
             self.run.stopped = True
@@ -319,7 +340,7 @@ class Conductor:
         else:
             trouble = trouble or "it ended without all of its answers"
             self.run.journal.note("undone", station=view.name, group=number, attempt=state.attempt, reason=trouble)
-            self.run.warn(f"{view.host} could not do {_named(state.group)}: {trouble}")
+            self.run.warn(f"{view.host} could not do {state.group.named}: {trouble}")
             state.troubles.append(trouble)
             self.dispatcher.requeue(number, avoid=True)
             if len(state.troubles) >= MOST_DEATHS or not any(other.name not in state.avoid for other in self.fleet.useful):
@@ -357,9 +378,8 @@ class Conductor:
                 self._give_up(state, "crashed", f"{len(state.deaths)} stations were lost at it: {'; '.join(state.deaths)}")
             else:
                 self.dispatcher.queue(state.group.number, first=True)
-        if (not view.aside or view.noisy) and self._spare_lives > 0 and not self.over:
-            self._spare_lives -= 1
-            self.replace()
+        if (not view.aside or view.noisy) and not self.over:
+            self.roster.follow(view.name)
 
     def _set_aside(self, view: StationView, reason: str, *, noisy: bool = False) -> None:
         """A station gets nothing more, and what it has not begun goes elsewhere."""
@@ -432,37 +452,30 @@ class Conductor:
 
     def _look(self, now: float) -> None:
         """What the launcher says, and what nobody can do."""
-        states = {state.name: state for state in self.launcher.states()}
-        fresh = [state for name, state in states.items() if self._states.get(name) != state]
-        self._states = states
-        for state in fresh:
-            known = self.fleet.get(state.name)
+        for state in self.roster.look(now):
             if state.phase == "waiting" and state.reason:
                 self.run.watch.waiting(f"{state.name} waits: {state.reason}")
-            elif state.phase == "gone" and known is None:
+            elif state.phase == "gone" and self.fleet.get(state.name) is None and not self.roster.settled(state.name):
                 self.run.journal.note("gone", station=state.name, reason=state.reason)
-                if self._spare_lives > 0:
-                    self._spare_lives -= 1
-                    self.replace()
-        for state in states.values():
+                self.roster.follow(state.name)
+        for state in self.roster.states.values():
             known = self.fleet.get(state.name)
             if state.phase == "gone" and known and known.channel is None:
                 self.lose(known, state.reason or "it ended")
-        self._refuse_hopeless(now, list(self.launcher.states()))
+        self._refuse_hopeless(now)
 
-    def _refuse_hopeless(self, now: float, states: list[StationState]) -> None:
+    def _refuse_hopeless(self, now: float) -> None:
         """Groups that no host fits, once all hosts are there; and a farm that has no host left."""
-        coming = [state for state in states if state.phase != "gone" and self.fleet.get(state.name) is None]
+        coming = self.roster.coming([view.name for view in self.fleet], now)
         sound = [view for view in self.fleet if not view.aside]
         if not sound and (not coming or now - self._fitted >= self.terms.fit):
             sound = [view for view in self.fleet if view.noisy and view.channel]
             for view in sound:
                 self._take_again(view, "no quieter host is left")
         if not (coming or sound or any(view.noisy for view in self.fleet)):
-            last = [view.aside for view in self.fleet] or [state.reason for state in states if state.reason]
-            raise SteelyardError(
-                "no station is left", why=last[-1] if last else "none could be started", do="the same command with --resume goes on"
-            )
+            last = [view.aside for view in self.fleet] or self.roster.reasons()
+            why = last[-1] if last else "none could be started"
+            raise HostsLost("no station is left", why=why, do="the same command with --resume goes on")
         if coming or not sound or now - self._fitted < self.terms.fit:
             return
         for needs, numbers in list(self.dispatcher.waiting.needs()):
@@ -470,14 +483,3 @@ class Conductor:
             if "" not in reasons:
                 for number in numbers:
                     self._give_up(self.ledger.states[number], "unsupported", f"no host of the farm fits: {'; '.join(sorted(reasons))}")
-
-
-def _offer_of(joining: Joining) -> HostOffer:
-    memory = joining.machine.get("memory")
-    total = memory.get("total") if isinstance(memory, Mapping) else 0
-    return HostOffer(joining.key[:64], dict(joining.devices), total if isinstance(total, int) else 0, joining.envs)
-
-
-def _named(group: JobGroup) -> str:
-    more = f" and {len(group.jobs) - 1} more" if len(group.jobs) > 1 else ""
-    return f"{group.jobs[0].case.id}{more}"

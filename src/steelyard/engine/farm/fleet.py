@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from steelyard.engine.farm.kinds import HostSpeed
+from steelyard.analyze.conditions import OTHER_LOAD
+from steelyard.engine.farm.kinds import THROTTLES, HostSpeed, disturbed, throttled
 from steelyard.engine.farm.placing import HostOffer
 from steelyard.engine.farm.wire import AttemptMark, Joining
+from steelyard.model.record import Record
 
 if TYPE_CHECKING:
     from steelyard.engine.farm.channel import Channel
+
+MOST_LOADS = 10
 
 
 @dataclass
@@ -33,6 +37,8 @@ class StationView:
     speed: HostSpeed | None = None
     loads: list[float] = field(default_factory=list)
     """CPUs that other work had beside each of its records, as far as they tell."""
+    slowed: list[tuple[str, ...]] = field(default_factory=list)
+    """Why the GPU's clocks were forced down beside each of its records that tell of a GPU."""
     case: str = ""
     done: int = 0
     ready: bool = True
@@ -53,6 +59,20 @@ class StationView:
     def host(self) -> str:
         """What people call it: the host, and the station where there are several."""
         return f"{self.joining.host} ({self.joining.name})"
+
+    def learn(self, record: Record) -> None:
+        """What a record says of the host beside its case."""
+        load, telemetry = record.effective.get(OTHER_LOAD), record.effective.get("telemetry")
+        if isinstance(load, (int, float)):
+            self.loads.append(float(load))
+        reasons = telemetry.get("slowed_by") if isinstance(telemetry, Mapping) else None
+        if isinstance(reasons, list):
+            self.slowed.append(tuple(str(reason) for reason in reasons if reason in THROTTLES))
+
+    def disturbance(self, others: Iterable[StationView]) -> str:
+        """Why it should measure no more for now, by its last records and those of others; nothing where it may."""
+        elsewhere = [load for other in others for load in other.loads[-MOST_LOADS:]]
+        return disturbed(self.loads, elsewhere) or throttled(self.slowed)
 
 
 class Fleet:

@@ -30,6 +30,12 @@ class JobGroup:
         """Whether anything in it is weighed."""
         return bool(self.pairs) or any(job.vs for job in self.jobs)
 
+    @property
+    def named(self) -> str:
+        """What people call it: its first case, and how many more."""
+        more = f" and {len(self.jobs) - 1} more" if len(self.jobs) > 1 else ""
+        return f"{self.jobs[0].case.id}{more}"
+
 
 def groups_of(plan: Plan) -> list[JobGroup]:
     """Every job of a plan in exactly one group, in the order in which the groups begin."""

@@ -174,9 +174,11 @@ class HostLines:
     def next(self, patience: float | None) -> bytes:
         """The next line; TimeoutError where none comes in that many seconds."""
         deadline = None if patience is None else time.monotonic() + patience
+        watched = select.poll()
+        watched.register(self.fd, select.POLLIN)
         while b"\n" not in self.buffer and len(self.buffer) < self.longest:
-            left = None if deadline is None else max(0.0, deadline - time.monotonic())
-            if not select.select([self.fd], [], [], left)[0]:
+            left = None if deadline is None else 1000 * max(0.0, deadline - time.monotonic())
+            if not watched.poll(left):
                 raise TimeoutError(f"no answer within {patience:.0f} s")
             data = os.read(self.fd, 65536)
             if not data:

@@ -12,14 +12,23 @@ from steelyard.engine.after import LARGEST_FILE
 from steelyard.engine.farm.fleet import StationView
 from steelyard.engine.farm.frames import Refused
 from steelyard.engine.farm.groups import JobGroup
-from steelyard.engine.farm.wire import AttachmentPiece, AttemptMark, GroupAnswer, arrays_of, read_pair, read_record
+from steelyard.engine.farm.placing import HostOffer
+from steelyard.engine.farm.wire import AttachmentPiece, AttemptMark, GroupAnswer, Joining, arrays_of, read_pair, read_record
 from steelyard.model.pair import Pair
 from steelyard.model.record import HOST, Arrays, Attachment, Record
 from steelyard.store.runs import RunWriter
 from steelyard.store.samples import SIZES
 
-MOST_FILES = 200
+MOST_FILES, MOST_BYTES = 200, 2 * LARGEST_FILE
+"""Attachments of a station that are on their way: they are in memory until their record is here."""
 _PATH = re.compile(r"attachments/[A-Za-z0-9][A-Za-z0-9._-]{0,120}")
+
+
+def offer_of(joining: Joining) -> HostOffer:
+    """What the host of a station has to offer."""
+    memory = joining.machine.get("memory")
+    total = memory.get("total") if isinstance(memory, Mapping) else 0
+    return HostOffer(joining.key[:64], dict(joining.devices), total if isinstance(total, int) else 0, joining.envs)
 
 
 def take_piece(piece: AttachmentPiece, view: StationView) -> None:
@@ -32,6 +41,8 @@ def take_piece(piece: AttachmentPiece, view: StationView) -> None:
     held = view.files.setdefault((piece.mark, piece.path), bytearray())
     if len(held) + len(piece.data) > LARGEST_FILE:
         raise Refused(f"an attachment is larger than {LARGEST_FILE >> 20} MiB")
+    if sum(map(len, view.files.values())) + len(piece.data) > MOST_BYTES:
+        raise Refused(f"more than {MOST_BYTES >> 20} MiB of attachments are on their way")
     held += piece.data
 
 

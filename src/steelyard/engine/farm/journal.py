@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from steelyard.files import RESULTS, read_whole
+from steelyard.store.disk import trouble
 from steelyard.store.moments import now
 
 FILE = "farm.jsonl"
@@ -51,9 +52,12 @@ class Journal:
     def write(self, events: Sequence[tuple[str, Mapping[str, Any]]], *, sync: bool = False) -> None:
         """Write some lines down at once; with `sync` they are on the disk when it returns."""
         lines = [json.dumps({"event": kind, "time": now(), **words}, separators=(",", ":"), default=str) for kind, words in events]
-        os.write(self._fd, "".join(f"{line}\n" for line in lines).encode())
-        if sync:
-            os.fsync(self._fd)
+        try:
+            os.write(self._fd, "".join(f"{line}\n" for line in lines).encode())
+            if sync:
+                os.fsync(self._fd)
+        except OSError as error:
+            raise trouble("write down what the farm does", self.path, error) from error
 
     def note(self, kind: str, **words: Any) -> None:
         """Write one line that nothing waits for."""

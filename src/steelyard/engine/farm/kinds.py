@@ -6,17 +6,20 @@ key are is kept, so that a host has the same kind tomorrow, and results of diffe
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
 import statistics
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from steelyard.engine.farm.wire import Calibrated
+from steelyard.machine.telemetry import HARMFUL, SLOWED
 from steelyard.model.units import is_amount, percent
+from steelyard.store.disk import locked
 
 ALIKE = 0.08
 """Two hosts whose medians lie this close are of one kind, however quiet they are."""
@@ -26,6 +29,8 @@ QUIET, LOUDER, WAITING = 0.05, 4.0, 0.05
 """A host is set aside if its figures spread by more than this and so many times as much as its kind's, or if its work waited so much for
 a CPU."""
 MOST_KINDS = 50
+THROTTLES = frozenset(name for bit, name in SLOWED.items() if bit & HARMFUL)
+"""What slows a GPU down that should not; its power cap is part of what it is."""
 _KEY = re.compile(r"[0-9a-f]{12}")
 
 
@@ -76,10 +81,11 @@ def unfit(speed: HostSpeed, others: Sequence[HostSpeed]) -> str:
 
 
 class MachineKinds:
-    """The kinds of machines that were met before, a file for each key in the user's cache."""
+    """The kinds of machines that were met before, a file for each key in the user's cache; where that cannot be written, for this run."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        self._unkept: dict[str, list[dict[str, float]]] = {}
 
     @classmethod
     def kept(cls) -> MachineKinds:
@@ -92,6 +98,19 @@ class MachineKinds:
         """The kind of a host, and in what it differs from the first of its key, where it does; a new one is kept."""
         if not _KEY.fullmatch(key):
             return key, ""
+        with self._alone():
+            return self._name(key, speed)
+
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Another run may meet a new kind at the same time, and must not give it the same number."""
+        with contextlib.ExitStack() as held:
+            with contextlib.suppress(OSError):
+                self._folder.mkdir(parents=True, exist_ok=True)
+                held.enter_context(locked(self._folder))
+            yield
+
+    def _name(self, key: str, speed: HostSpeed) -> tuple[str, str]:
         known = self._read(key)
         for number, medians in enumerate(known):
             if not differs(speed.medians, medians, speed.spread):
@@ -101,6 +120,8 @@ class MachineKinds:
         return _numbered(key, len(known)), differs(speed.medians, known[0], speed.spread) if known else ""
 
     def _read(self, key: str) -> list[dict[str, float]]:
+        if key in self._unkept:
+            return self._unkept[key]
         try:
             found = json.loads((self._folder / f"{key}.json").read_bytes())
             return [{str(name): float(value) for name, value in item.items() if is_amount(value) and value > 0} for item in found]
@@ -108,10 +129,12 @@ class MachineKinds:
             return []
 
     def _write(self, key: str, kinds: list[dict[str, float]]) -> None:
-        self._folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile("w", dir=self._folder, suffix=".new", delete=False, encoding="utf-8") as file:
-            json.dump(kinds, file)
-        Path(file.name).replace(self._folder / f"{key}.json")
+        try:
+            with tempfile.NamedTemporaryFile("w", dir=self._folder, suffix=".new", delete=False, encoding="utf-8") as file:
+                json.dump(kinds, file)
+            Path(file.name).replace(self._folder / f"{key}.json")
+        except OSError:
+            self._unkept[key] = kinds
 
 
 def _numbered(key: str, number: int) -> str:
@@ -126,3 +149,11 @@ def disturbed(recent: Sequence[float], elsewhere: Sequence[float], least: float 
     usual = statistics.median(elsewhere) if elsewhere else 0.0
     now = statistics.median(recent[-count:])
     return f"other programs kept {now:.1f} CPUs busy beside its last {count} cases" if now > LOUDER * usual else ""
+
+
+def throttled(recent: Sequence[Sequence[str]], count: int = 3) -> str:
+    """Why a host whose GPU's clocks were forced down beside each of its last records should measure no more until it has cooled."""
+    last = recent[-count:]
+    if len(last) < count or not all(last):
+        return ""
+    return f"its GPU was slowed down beside its last {count} cases: {', '.join(sorted({reason for reasons in last for reason in reasons}))}"

@@ -155,20 +155,21 @@ class StationLine:
         ticket = self.ticket
         if self._watched is not None:
             self._loop.add_reader(self._watched, self._hear_launcher)
-        wait = FIRST_WAIT
+        wait, trouble = FIRST_WAIT, ""
         while not self.over:
             try:
                 await self._converse(await Channel.join(ticket.host, ticket.port, ticket.secret, ticket.certificate))
             except Refused as error:
                 self.leave(REFUSED, str(error))
-            except (OSError, EOFError, TimeoutError):
-                wait = FIRST_WAIT if self._welcomed else wait
+            except (OSError, EOFError, TimeoutError) as error:
+                trouble, wait = str(error), FIRST_WAIT if self._welcomed else wait
             finally:
                 if self._channel:
                     self._channel.close()
                 self._channel, self._welcomed = None, False
             if not self.over and time.monotonic() - self._heard_at > self.welcome.patience:
-                self.leave(DESERTED, "the conductor is gone")
+                never = f"it cannot reach {ticket.host}, port {ticket.port}: {trouble}"
+                self.leave(DESERTED, "the conductor is gone" if self._joined.is_set() else never)
             await self._pause(wait)
             wait = min(2 * wait, LONGEST_WAIT)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import socket
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -38,6 +40,8 @@ class FarmOverview:
     refused: list[str] = field(default_factory=list)
     dropped: int = 0
     closed: str = ""
+    conductor: tuple[str, int] = ("", 0)
+    """The host and the process that the run is conducted by."""
     _times: list[float] = field(default_factory=list)
 
     @classmethod
@@ -55,6 +59,7 @@ class FarmOverview:
         if event.kind == "opened":
             self.on, self.began, self.closed = event.text("on"), moment(event.time), ""
             self.cases, self.kept, self.stations, self._times = max(event.number("cases"), 0), 0, {}, []
+            self.statuses, self.conductor = {}, (event.text("host"), event.number("pid"))
         elif event.kind == "joined":
             self.stations[name] = StationStanding(name, event.text("host"), event.text("machine"))
         elif event.kind == "kept":
@@ -90,6 +95,20 @@ class FarmOverview:
             station.state, station.reason = "idle", ""
         elif event.kind == "lost":
             station.state, station.reason, station.groups = "lost", event.text("reason"), 0
+
+    @property
+    def over(self) -> str:
+        """Why nothing more will come, if so: it says so itself, or its conductor was killed, which can be seen on the same host alone."""
+        host, pid = self.conductor
+        if self.closed or host != socket.gethostname() or pid < 1:
+            return self.closed
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return "its conductor is gone; the command with --resume goes on"
+        except OSError:
+            return ""
+        return ""
 
     def rate(self, now: float) -> float:
         """Cases a second, lately; over the whole time where that is shorter."""

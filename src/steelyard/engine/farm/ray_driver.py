@@ -17,6 +17,7 @@ import threading
 import time
 from typing import Any
 
+CONNECT = 60.0
 CALL, QUICK, SLOW = 30.0, 0.2, 2.0
 FAREWELL = 20.0
 LAST = 2000
@@ -87,6 +88,11 @@ class Driver:
         with self.writing:
             sys.stdout.write(json.dumps(words) + "\n")
             sys.stdout.flush()
+
+    def give_up(self) -> None:
+        """Ray tries for minutes to connect, and cannot be told how long."""
+        self.say(error=f"Ray did not connect to {self.orders['address']} within {CONNECT:.0f} s")
+        os._exit(2)
 
     def nodes(self) -> list[dict[str, Any]]:
         """The nodes that have what is asked for, whether it is free or not."""
@@ -184,6 +190,9 @@ def main() -> int:
     os.environ |= {"RAY_USAGE_STATS_ENABLED": "0"}
     if orders["address"].startswith(("127.", "localhost")):
         os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
+    connecting = threading.Timer(CONNECT, driver.give_up)
+    connecting.daemon = True
+    connecting.start()
     try:
         import ray
 
@@ -191,6 +200,8 @@ def main() -> int:
     except Exception as error:
         driver.say(error=" ".join(str(error).split())[:500])
         return 2
+    finally:
+        connecting.cancel()
     deadline = time.monotonic() + orders["patience"]
     while not (found := driver.nodes()) and orders["waits"] and time.monotonic() < deadline:
         time.sleep(0.5)

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
+import os
+import resource
 import secrets
+import socket
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -18,16 +22,19 @@ from steelyard.engine.farm.goods import packed
 from steelyard.engine.farm.groups import JobGroup, groups_of
 from steelyard.engine.farm.journal import Journal
 from steelyard.engine.farm.launchers import LOOPBACK, Invitation, Launcher, open_launcher
+from steelyard.engine.farm.launchers.addresses import check_ours
 from steelyard.engine.farm.terms import FarmRun, FarmTerms
 from steelyard.engine.farm.wire import Welcome
 from steelyard.engine.place import Place
 from steelyard.engine.plan import Job, Plan
 from steelyard.engine.run import RunWatch, is_done, is_due
 from steelyard.engine.sinks import Sink
-from steelyard.errors import UsageError
+from steelyard.errors import StoreError, UsageError, told
 from steelyard.machine import facts
 from steelyard.model.record import Record
 from steelyard.store.runs import RunWriter
+
+FILES, FILES_EACH = 256, 8
 
 
 @dataclass(frozen=True)
@@ -42,8 +49,11 @@ class Farm:
         """The farm that a plan names; what cannot be done away from here is refused before anything is opened."""
         if plan.experiment.script:
             raise UsageError("a script cannot be run on other machines", why="its own code says what is measured", do="leave --on out")
-        open_launcher(plan.on)
         return cls(plan.on)
+
+    def check(self) -> None:
+        """Whether it is there, and whether we can listen where its stations will look for us; before anything is measured."""
+        check_ours(open_launcher(self.on).bind)
 
     def key(self, machine: Mapping[str, Any]) -> str:
         """What its runs have in the place of a machine's key: this machine's own where it is that, else one for the name of the farm."""
@@ -75,14 +85,30 @@ def supervise(plan: Plan, writer: RunWriter, watch: RunWatch, sink: Sink, farm: 
         goods = b"" if launcher.shares_files else packed(plan, Path.cwd())
         welcome = replace(_welcome(plan, writer, farm), goods=not launcher.shares_files, here=str(Path.cwd()))
         run = FarmRun(plan, writer, watch, sink, journal, welcome, goods, stop)
-        journal.note("opened", on=farm.on, groups=len(todo), cases=sum(len(group.jobs) for group in todo))
+        cases, who = sum(len(group.jobs) for group in todo), {"pid": os.getpid(), "host": socket.gethostname()}
+        journal.note("opened", on=farm.on, groups=len(todo), cases=cases, **who)
         sink.opened(writer.path)
+        make_room(launcher.count)
         asyncio.run(_conduct(run, todo, launcher, farm.terms))
         journal.note("closed", reason="stopped" if run.stopped else "complete")
         return not run.stopped
+    except BaseException as error:
+        with contextlib.suppress(StoreError):
+            journal.note("closed", reason="interrupted" if isinstance(error, KeyboardInterrupt) else told(error, 300))
+        raise
     finally:
         sink.released()
         journal.close()
+
+
+def make_room(stations: int) -> None:
+    """Files that so many stations need, where the usual limit is less: their connections, and what their launcher holds of each."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = FILES + FILES_EACH * stations
+    if soft != resource.RLIM_INFINITY and soft < needed:
+        if hard != resource.RLIM_INFINITY and hard < needed:
+            raise UsageError(f"{stations} stations need {needed} open files", why=f"at most {hard} are allowed", do="raise it: ulimit -Hn")
+        resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
 
 
 async def _conduct(run: FarmRun, todo: list[JobGroup], launcher: Launcher, terms: FarmTerms) -> None:
@@ -95,7 +121,7 @@ async def _conduct(run: FarmRun, todo: list[JobGroup], launcher: Launcher, terms
     try:
         port = server.sockets[0].getsockname()[1]
         invitation = Invitation(run.writer.id, launcher.bind, port, secret, certificate)
-        conductor.replace = lambda: launcher.start(1, invitation)
+        conductor.roster.ask = lambda: launcher.start(1, invitation)
         launcher.start(launcher.count, invitation)
         await conductor.conduct()
         await conductor.part()

@@ -54,6 +54,10 @@ class Joining:
     version: int = VERSION
     steelyard: str = ""
 
+    def __post_init__(self) -> None:
+        if any(len(text) > MOST_NAME for text in (self.name, self.life, self.host, self.key, self.steelyard, *self.envs, *self.devices)):
+            raise ValueError(f"a name has more than {MOST_NAME} characters")
+
 
 @dataclass(frozen=True)
 class Welcome:
@@ -191,6 +195,10 @@ class GroupDone:
     mark: AttemptMark
     number: int
     trouble: str = ""
+
+    def __post_init__(self) -> None:
+        if len(self.trouble) > MOST_WORDS:
+            raise ValueError(f"a trouble has more than {MOST_WORDS} characters")
 
 
 FarmMessage = (

@@ -17,3 +17,14 @@ def toward(host: str) -> str:
     except OSError as error:
         why, do = str(error), 'say it in a profile: bind = "10.0.0.5"'
         raise UsageError(f"cannot tell by which address {host} reaches this machine", why=why, do=do) from None
+
+
+def check_ours(address: str) -> None:
+    """Whether we can listen there; the port is the system's choice, so none is ever taken."""
+    try:
+        family, kind, _, _, place = socket.getaddrinfo(address, 0, type=socket.SOCK_STREAM)[0]
+        with socket.socket(family, kind) as probe:
+            probe.bind(place)
+    except OSError as error:
+        do = 'name an address of this machine in a profile: bind = "10.0.0.5"'
+        raise UsageError(f"cannot listen on {address}", why=str(error), do=do) from None

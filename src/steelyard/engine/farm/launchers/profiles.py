@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import os
 import re
 from collections.abc import Collection, Mapping
@@ -88,9 +89,13 @@ def interpreter(value: Any) -> str:
 
 
 def address(value: Any) -> str:
-    """An address of this machine, or a name of it."""
+    """An address of this machine as others reach it: a name may mean another one here than there, and 0.0.0.0 means none."""
     text = text_value(value)
-    expect(bool(re.fullmatch(r"[A-Za-z0-9_.:-]+", text)) and not text.startswith("-"), "an address such as 10.0.0.5", value)
+    try:
+        found = ipaddress.ip_address(text)
+    except ValueError:
+        found = None
+    expect(found is not None and not found.is_unspecified, "an address of this machine, such as 10.0.0.5", value)
     return text
 
 

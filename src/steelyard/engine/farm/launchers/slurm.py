@@ -40,6 +40,10 @@ OWN = (
 LOOK_EVERY = 1.0
 PATIENCE = 30.0
 FAREWELL = 30.0
+AWAY = "Unable to contact slurm controller"
+"""What sbatch says where the controller is away: nothing was submitted, and it is tried again."""
+GONE = "Invalid job id"
+"""What squeue says of jobs that were so long over that Slurm has forgotten them."""
 COLUMNS = ("ArrayJobID", "ArrayTaskID", "State", "NodeList", "RestartCnt", "Reason")
 ENDS: Mapping[str, str] = {
     "COMPLETED": "its job ended", "FAILED": "its job failed", "CANCELLED": "its job was cancelled", "TIMEOUT": "its job's time was over",
@@ -153,6 +157,10 @@ class SlurmLauncher:
         try:
             job = self._submitted(wanted, invitation)
         except Exception as error:
+            if AWAY in str(error):
+                with self._lock:
+                    self._wanted = wanted + self._wanted
+                raise
             with self._lock:
                 for station in wanted:
                     station.phase, station.reason = "gone", told(error, 300)
@@ -206,7 +214,7 @@ class SlurmLauncher:
             return
         form = ",".join(f"{name}:|" if name != COLUMNS[-1] else name + ":200" for name in COLUMNS)
         done = slurm("squeue", "-h", "-a", "-r", "-t", "all", "-j", ",".join(open_jobs), "-O", form)
-        if done.returncode and "Invalid job id" not in done.stderr:
+        if done.returncode and GONE not in done.stderr:
             raise UsageError("squeue does not answer", why=(done.stderr.strip().splitlines() or [""])[-1])
         rows = [[part.strip() for part in line.split("|")] for line in done.stdout.splitlines()]
         told = {(row[0], row[1]): row for row in rows if len(row) == len(COLUMNS)}
@@ -265,11 +273,13 @@ class SlurmLauncher:
         slurm("scancel", *self.jobs)
         deadline = time.monotonic() + FAREWELL
         while time.monotonic() < deadline:
-            left = slurm("squeue", "-h", "-a", "-r", "-j", ",".join(self.jobs), "-o", "%A").stdout.split()
-            if not left:
+            done = slurm("squeue", "-h", "-a", "-r", "-j", ",".join(self.jobs), "-o", "%A")
+            left = done.stdout.split()
+            if not left and (done.returncode == 0 or GONE in done.stderr):
                 return
             time.sleep(0.2)
-        warn(f"{len(left)} of the stations did not end within {FAREWELL:.0f} s of being cancelled; see: squeue -j {','.join(self.jobs)}")
+        count = len(left) or "some"
+        warn(f"{count} of the stations did not end within {FAREWELL:.0f} s of being cancelled; see: squeue -j {','.join(self.jobs)}")
 
 
 def slurm(command: str, *words: str, script: str = "") -> subprocess.CompletedProcess[str]:
@@ -285,6 +295,7 @@ def slurm(command: str, *words: str, script: str = "") -> subprocess.CompletedPr
 
 
 def _write(file: Path, content: bytes, mode: int) -> None:
+    file.unlink(missing_ok=True)
     with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as opened:
         opened.write(content)
 

@@ -241,7 +241,8 @@ class SshLauncher:
         code = None
         while code is None and (line := session.lines.next(None)):
             code = hosting.ended(line)
-        station.reason = "the connection was lost" if code is None else f"the station exited with code {code}"
+        why = f": {session.tail.last}" if code and session.tail.last else ""
+        station.reason = "the connection was lost" if code is None else f"the station exited with code {code}{why}"
 
     def _ticket(self, station: SshStation, invitation: Invitation, session: SshSession) -> bytes:
         """The ticket, with the far end of the tunnel as the place to go."""
