@@ -41,8 +41,12 @@ PRIVATE = {
 }  # fmt: skip
 """Folders that a candidate has to itself, so that nothing is found there that another one left."""
 NOISES, MOST_NOISES = 2, 32
-LITTER = 4
+ONCE = -1
+"""In place of an output's number: noise that is drawn anew each time."""
+LITTER = 8
 """Answers' worth of free memory that is overwritten before a candidate is asked whether it leaves some of it as it was."""
+MOST_MAPPINGS, TRIM_THRESHOLD = -4, -1
+"""Numbers that the C library's `mallopt` gives these settings."""
 
 Say = Callable[[Mapping[str, Any]], None]
 Hear = Callable[[], Step | None]
@@ -153,7 +157,9 @@ class Stand:
             return self.land(words["slots"])
         if words["do"] == "show":
             return self.show(words["which"], words["inputs"])
-        plain = {"call": self.call, "wait": self.wait, "spoil": self.spoil, "state": self.state, "kernels": self.kernels}
+        plain = {
+            "call": self.call, "wait": self.wait, "spoil": self.spoil, "litter": self.litter, "state": self.state, "kernels": self.kernels,
+        }  # fmt: skip
         return plain[words["do"]]()
 
     def sync(self) -> None:
@@ -232,8 +238,7 @@ class Stand:
             return {"unreadable": str(error)}
 
     def spoil(self) -> Mapping[str, Any]:
-        """Overwrite the inputs of the last calls, which an output that shares their memory will show, and memory that is free."""
-        self._litter()
+        """Overwrite the inputs of the last calls: an output that shares their memory shows it."""
         for args in self.landed:
             for number, item in enumerate(args):
                 if number not in self.contract.persistent:
@@ -241,18 +246,26 @@ class Stand:
         self.sync()
         return {}
 
-    def _litter(self) -> None:
-        """Noise where the next answers will lie: memory that is used for the first time holds zeros every time it is asked."""
+    def litter(self) -> Mapping[str, Any]:
+        """New noise where the next answers will lie, made before each call of a candidate that is known to be wrong.
+
+        From then on the process keeps all memory that it frees. A large array would otherwise lie in pages new from the system, which
+        hold zeros every time, and an answer that leaves them as they were would look the same every time.
+        """
+        recycle_memory()
         with contextlib.suppress(Exception):
             made = [[self._empty(spec) for spec in arrays(self.answer or {})] for _ in range(LITTER)]
             for each in made:
-                self._spoil_tree(each, outputs=True)
+                for number, leaf in enumerate(each):
+                    self._spoil(leaf, self.fills[number] if number < len(self.fills) else (0.0, 1.0), ONCE)
+        self.sync()
+        return {}
 
     def _spoil_tree(self, value: Any, *, outputs: bool) -> None:
         """Random data of an answer's own scale in place of what is there; nothing tells it from an answer."""
         for number, leaf in enumerate(_leaves(value)):
             with contextlib.suppress(Exception):
-                self._spoil(leaf, self.fills[number] if outputs and number < len(self.fills) else (0.0, 1.0), number if outputs else -1)
+                self._spoil(leaf, self.fills[number] if outputs and number < len(self.fills) else (0.0, 1.0), number if outputs else ONCE)
 
     def _spoil(self, leaf: Any, scale: tuple[float, float], place: int) -> None:
         if isinstance(leaf, np.ndarray):
@@ -261,14 +274,14 @@ class Stand:
             self.tensors.overwrite(leaf, self.rng.choice(self._noise(place, leaf, scale)))
 
     def _noise(self, place: int, leaf: Any, scale: tuple[float, float]) -> list[Any]:
-        """Two arrays of noise like an output, made once for each of its shapes: filling must not take long."""
+        """Two arrays of noise: for an output made once for each of its shapes, since filling must not take long, else new."""
         kind = (place, tuple(leaf.shape), leaf.dtype)
         found = self.noises.get(kind)
         if found is None:
             draw = np.random.default_rng(int.from_bytes(os.urandom(8), "little"))
             made = [draw.standard_normal(tuple(leaf.shape)) * (scale[1] or 1.0) + scale[0] for _ in range(NOISES)]
             found = [item.astype(leaf.dtype) if isinstance(leaf, np.ndarray) else self._tensors().noise(leaf, item) for item in made]
-            if place >= 0:
+            if place != ONCE:
                 if len(self.noises) >= MOST_NOISES:
                     self.noises.clear()
                 self.noises[kind] = found
@@ -311,6 +324,14 @@ def _leaves(value: Any) -> Iterator[Any]:
             yield from _leaves(item)
     elif not isinstance(value, (str, int, float, bool, type(None))):
         yield value
+
+
+def recycle_memory() -> None:
+    """Have the C library give out again what was freed, whatever its size, rather than return it to the system."""
+    with contextlib.suppress(OSError, AttributeError):
+        library = ctypes.CDLL(None)
+        library.mallopt(MOST_MAPPINGS, 0)
+        library.mallopt(TRIM_THRESHOLD, 2**31 - 1)
 
 
 def forget_persisting_cache() -> None:

@@ -195,13 +195,14 @@ class Hearing:
     def _unwritten(self, number: int) -> bool:
         """Whether the answer to equal inputs depends on what memory held before; asked only of a candidate that is wrong.
 
-        Other calls come between, and inputs are overwritten before they are freed, so that memory holds something else each time.
+        Other calls come between, inputs are overwritten before they are freed, and free memory is filled with new noise before each call.
         """
         digests = set()
         for other in self.court.numbers(EQUAL):
             for each in (other, number):
                 self.head.step("spoil")
                 self._land(self.court.draw([each]))
+                self.head.step("litter")
                 self.head.step("call")
             shown, _ = self.head.step("show", which=[0], inputs=False)
             item = {"number": number, "output": shown["outputs"][0], "others": [], "inputs": None}
