@@ -88,6 +88,10 @@ class Counts:
         """Between two readings."""
         return Counts(*(mine - theirs for mine, theirs in zip(asdict(self).values(), asdict(earlier).values(), strict=True)))
 
+    def plus(self, other: Counts) -> Counts:
+        """Both together."""
+        return Counts(*(mine + theirs for mine, theirs in zip(asdict(self).values(), asdict(other).values(), strict=True)))
+
     def plain(self) -> dict[str, float]:
         """For a record, whose nanoseconds are enough."""
         return {name: round(value, 9) for name, value in asdict(self).items()}
@@ -114,8 +118,9 @@ class SettledTimer(WaitingTimer):
 
     def __init__(self, threads: int = 1) -> None:
         super().__init__(threads)
-        self.first: Counts | None = None
-        self.last = Counts()
+        self.begun: Counts | None = None
+        """What was counted when the present block began."""
+        self.blocks = Counts()
 
     def bind(self, task: Task) -> Loop:
         """A loop whose first calls have compiled all that the later ones need, as a second step may need another graph than the first."""
@@ -130,16 +135,15 @@ class SettledTimer(WaitingTimer):
     def disturbances(self) -> int:
         """Graphs compiled so far: a block in which XLA compiled does not count.
 
-        Asked right before and after every block that does, so all of the runtime's counters are read here.
+        Asked right before and after every block, so the blocks' own counts are summed here: between two of them the answers are
+        looked at once, which may compile a graph of its own.
         """
-        self.last = Counts.read()
-        if self.first is None:
-            self.first = self.last
-        return self.last.compiles
-
-    def counted(self) -> Counts:
-        """What the runtime counted in the blocks that count."""
-        return self.last.since(self.first) if self.first is not None else Counts()
+        now = Counts.read()
+        if self.begun is None:
+            self.begun = now
+        else:
+            self.blocks, self.begun = self.blocks.plus(now.since(self.begun)), None
+        return now.compiles
 
 
 class XlaStopwatch(TorchStopwatch):
@@ -228,9 +232,11 @@ class TorchXla(TorchElsewhere):
         """Host time before the device is waited for, and the rest, of calls like those that were timed; and the runtime's counters."""
         if not isinstance(task.fn, Settled) or not isinstance(timer, SettledTimer):
             return {}, {}
-        timed = timer.counted()
+        timed = timer.blocks
         if timed.compiles:
-            raise SteelyardError(f"XLA compiled {timed.compiles} graphs while the case was timed", why="the figures are void")
+            raise SteelyardError(
+                f"XLA compiled {timed.compiles} graph{'s' * (timed.compiles != 1)} while the case was timed", why="the figures are void"
+            )
         split(task, FEWEST_SPLIT)
         before, fell = Counts.read(), fallbacks()
         calls = max(FEWEST_SPLIT, min(SPLIT_CALLS, int(SPLIT_SHARE * settings.budget / max(seconds, 1e-9))))
