@@ -54,17 +54,21 @@ def heavy(folder: Path, size: int) -> ArtifactSet:
     [
         ("mak x", "did you mean make?"), ("make model/mlp", "missing option '-o'"), ("make -o out", "missing argument"),
         ("make model/mpl -o out", "did you mean model/mlp"), ("make nothing.toml -o out", "no such file"),
-        ("make model/mlp -o out --only stablehlo", "did you mean stablehlo_mlir"), ("make model/mlp -o out -a dtype=fp17", "did you mean fp16"),
+        ("make model/mlp -o out --only stablehlo", "did you mean stablehlo_mlir"),
+        ("make model/mlp -o out -a dtype=fp17", "did you mean fp16"),
         ("make model/mlp -o out -a siz=small", "no axis named 'siz'"), ("make model/mlp -o out -B jx", "did you mean jax"),
-        ("make model/mlp -o out -B numpy", "jax, tensorflow, torch"), ("make model/mlp -o out --env nosuch", "no environment named 'nosuch'"),
+        ("make model/mlp -o out -B numpy", "jax, tensorflow, torch"),
+        ("make model/mlp -o out --env nosuch", "no environment named 'nosuch'"),
         ("make model/mlp -o out --timeout soon", "not a time"), ("make model/mlp -o file", "cannot write to file"),
         ("list gone", "there is no folder gone"), ("show gone", "there is no folder gone"), ("verify empty", "no artifacts in empty"),
         ("publish gone store", "there is no folder gone"), ("publish empty store", "no artifacts in empty"),
         ("publish good http://127.0.0.1/x", "nothing can be written to http"), ("publish good nosuch://x", "not an address"),
-        ("publish good file", "Not a directory"), ("fetch gone", "no artifacts at gone"), ("fetch nosuch://x", "not an address"),
+        ("publish good file", "Not a directory"),
+        ("fetch gone", "no artifacts at gone"), ("fetch nosuch://x", "not an address"),
         ("fetch http://127.0.0.1:1/x", "check the address and the network"), ("fetch good#sha256=beef", "is no sha256"),
         ("fetch good -o file", "cannot write file"), ("reduce artifact:gone.mlir -B xla -o bug", "no such file"),
-        ("reduce op/softmax -o bug", "is no exported program"), ("reduce artifact:good -B xla,iree -o bug", "not a backend name: 'xla,iree'"),
+        ("reduce op/softmax -o bug", "is no exported program"),
+        ("reduce artifact:good -B xla,iree -o bug", "not a backend name: 'xla,iree'"),
         ("reduce artifact:good -B xla -o bug --vs eager", "is no base of an exported program"),
         ("reduce artifact:good -B xla -o bug --time-limit soon", "not a time"), ("reduce artifact:good -B xla", "missing option '-o'"),
     ],
@@ -135,7 +139,7 @@ def test_an_archive_that_cannot_be_trusted_is_refused(
         assert main(["artifacts", "fetch", f"{site.url}/{name}{f'#sha256={digest}' if digest else ''}", "-o", "got/here"]) == USAGE
     said = capsys.readouterr()
     assert told in said.err and not said.out, said.err
-    assert not list(here.rglob("out.txt")) and not [path for path in here.glob("got/here/*")]
+    assert not list(here.rglob("out.txt")) and not list(here.glob("got/here/*"))
 
 
 def _shortened(path: Path) -> str:

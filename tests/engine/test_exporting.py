@@ -144,10 +144,10 @@ def test_an_exporter_that_ends_its_process_costs_its_program_alone(own: Path, tm
 
 @pytest.mark.deep
 def test_what_failed_where_there_was_no_room_is_tried_again(own: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("steelyard.files.SCARCE", 2**62)
-    (failed,) = made(own, "ends", tmp_path / "out").failures
+    with monkeypatch.context() as here:
+        here.setattr("steelyard.files.SCARCE", 2**62)
+        (failed,) = made(own, "ends", tmp_path / "out").failures
     assert "left: make room, and run the same command again" in failed.do
-    monkeypatch.undo()
     assert made(own, "ends", tmp_path / "out").status == "made"
 
 
