@@ -10,6 +10,7 @@ import contextlib
 import errno
 import hashlib
 import os
+import shutil
 import stat
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -17,6 +18,7 @@ from typing import BinaryIO
 
 from steelyard.errors import StoreError, UsageError, did_you_mean
 from steelyard.model.units import parse_bytes
+from steelyard.model.units import plain as in_units
 
 VARIABLE = "STEELYARD_MAX_FILE"
 MIB = 2**20
@@ -28,6 +30,8 @@ RESULTS = 256 * MIB
 """What was measured: runs, and the results of other tools."""
 LINE = 64 * MIB
 """One line of a file of lines."""
+SCARCE = 16 * MIB
+"""Where less than this is free, whatever failed may have failed for want of room."""
 BYTES_PER_VALUE = 16
 """JSON with more values than one in so many bytes of its limit takes hundreds of times its size in memory."""
 MOST_NAMES = 5000
@@ -50,6 +54,15 @@ def limit(usual: int) -> int:
         return max(1, parse_bytes(text))
     except UsageError as error:
         raise UsageError(f"{VARIABLE}={text!r} is not a size", do=error.do or f"write it like {VARIABLE}=2GiB") from None
+
+
+def no_room(folder: Path) -> str:
+    """What to do where something failed and the disk of a folder has hardly any room, which may be why; empty where it has."""
+    try:
+        free = shutil.disk_usage(folder).free
+    except OSError:
+        return ""
+    return f"{folder.parent} has only {in_units(free, 'B')} left: make room, and run the same command again" if free < SCARCE else ""
 
 
 def open_plain(path: Path) -> BinaryIO:

@@ -18,14 +18,17 @@ class Served:
     folder: Path
     ranges: bool = True
     cut: dict[str, int] = field(default_factory=dict)
+    stall: str = ""
+    stalled: threading.Event = field(default_factory=threading.Event)
+    go: threading.Event = field(default_factory=threading.Event)
     asked: list[tuple[str, str]] = field(default_factory=list)
     url: str = ""
 
 
 @contextlib.contextmanager
-def serving(folder: Path, *, ranges: bool = True, cut: dict[str, int] | None = None) -> Iterator[Served]:
-    """A server for as long as it is needed."""
-    held = Served(folder, ranges, dict(cut or {}))
+def serving(folder: Path, *, ranges: bool = True, cut: dict[str, int] | None = None, stall: str = "") -> Iterator[Served]:
+    """A server for as long as it is needed; one that is to stall at a range says that it does, and answers when it is told to go on."""
+    held = Served(folder, ranges, dict(cut or {}), stall)
 
     class Answering(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -35,6 +38,9 @@ def serving(folder: Path, *, ranges: bool = True, cut: dict[str, int] | None = N
 
         def do_GET(self) -> None:
             held.asked.append((self.path, self.headers.get("Range", "")))
+            if held.stall and self.headers.get("Range", "").startswith(held.stall):
+                held.stalled.set()
+                held.go.wait(60)
             self._answer(body=True)
 
         def _answer(self, *, body: bool) -> None:
@@ -76,6 +82,7 @@ def serving(folder: Path, *, ranges: bool = True, cut: dict[str, int] | None = N
     try:
         yield held
     finally:
+        held.go.set()
         server.shutdown()
         server.server_close()
         thread.join()

@@ -137,9 +137,18 @@ def test_an_exporter_that_ends_its_process_costs_its_program_alone(own: Path, tm
     assert outcome.held is not None and outcome.held.programs == ()
     (failed,) = outcome.failures
     assert failed.kind == "torch_export" and "exit" in failed.reason
-    assert not (outcome.folder / "model.pt2").exists() and (outcome.folder / "inputs_npy.tgz").exists()
+    assert sorted(path.name for path in outcome.folder.iterdir()) == ["inputs_npy.tgz", manifest.NAME, "outputs_npy.tgz"]
     assert exporting.code_of([outcome]) == NOTHING
     assert made(own, "ends", tmp_path / "out").status == "kept"
+
+
+@pytest.mark.deep
+def test_what_failed_where_there_was_no_room_is_tried_again(own: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as here:
+        here.setattr("steelyard.files.SCARCE", 2**62)
+        (failed,) = made(own, "ends", tmp_path / "out").failures
+    assert "left: make room, and run the same command again" in failed.do
+    assert made(own, "ends", tmp_path / "out").status == "made"
 
 
 @pytest.mark.deep

@@ -108,7 +108,7 @@ def test_files_of_tflite_are_run_by_the_original_s_command(tmp_path: Path) -> No
     words = ["--artifact_dir", str(tmp_path / "out"), "-o", str(tmp_path / "r.json"), "-iter", "3", "--thread_config", threads]
     assert main(["as", "openxla", "tflite", *words, "--strict-exit"]) == PASS
     found = json.loads((tmp_path / "r.json").read_text())["benchmarks"]
-    told = {(item["definition"]["model_name"], item["definition"]["num_threads"], item["definition"]["taskset_mask"]) for item in found}
+    told = {(item["definition"]["model_name"], item["definition"]["num_threads"], item["definition"]["taskset"]) for item in found}
     assert told == {(f"BERT_BASE_{kind}_TFLITE_I32_SEQLEN8", *held) for kind in ("FP32", "DYN_QUANT") for held in ((1, mask), (2, ""))}
     for item in found:
         figures = item["metrics"]["compiler_level"]

@@ -36,9 +36,28 @@ HOSTILE = {
   return %0 : tensor<4xf32>
 }}""",
     "parameter": 'util.global private @w = #flow.parameter.named<"model"::"w"> : tensor<4xf32>\n{main}',
+    "extern": "ml_program.global private mutable @w(#ml_program.extern<tensor<4xf32>>) : tensor<4xf32>\n{main}",
+    "call": """util.func private @host.run(tensor<4xf32>) -> tensor<4xf32>
+func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {{
+  %0 = util.call @host.run(%x) : (tensor<4xf32>) -> tensor<4xf32>
+  return %0 : tensor<4xf32>
+}}""",
+    "custom": """func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {{
+  %0 = "stablehlo.custom_call"(%x) {{call_target_name = "ev\\69l"}} : (tensor<4xf32>) -> tensor<4xf32>
+  return %0 : tensor<4xf32>
+}}""",
+    "tensor": """func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {{
+  %0 = flow.tensor.reshape %x : tensor<4xf32> -> tensor<4xf32>
+  return %0 : tensor<4xf32>
+}}""",
+    "module": "vm.module @m {{ vm.import private @host.x(%a: i32) -> i32 }}\n{main}",
     "object": 'module attributes {{hal.executable.objects = [#hal.executable.object<{{path = "x.o"}}>]}} {{\n{main}\n}}',
 }
-NAMED = {"declared": "--allow host.run", "assembly": "--allow llvm", "parameter": "--allow util --allow flow", "object": "--allow hal"}
+NAMED = {
+    "declared": "--allow host.run", "assembly": "--allow llvm", "parameter": "--allow util --allow flow", "object": "--allow hal",
+    "extern": "--allow ml_program.extern", "call": "--allow util", "custom": "--allow evil", "tensor": "--allow flow",
+    "module": "--allow vm",
+}  # fmt: skip
 MAIN = """func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
   %0 = stablehlo.tanh %x : tensor<4xf32>
   return %0 : tensor<4xf32>

@@ -155,7 +155,8 @@ def write(folder: Path, held: ArtifactSet) -> Path:
         part.write_text(text, encoding="utf-8")
         return part.replace(folder / NAME)
     except OSError as error:
-        raise StoreError(f"cannot write {folder / NAME}", why=error.strerror or str(error)) from None
+        why, do = error.strerror or str(error), "make room there, or name another folder"
+        raise StoreError(f"cannot write {folder / NAME}", why=why, do=do) from None
 
 
 def read(folder: Path) -> ArtifactSet:

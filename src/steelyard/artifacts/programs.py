@@ -35,6 +35,8 @@ COMPUTING = (
     "math.", "complex.", "scf.", "cf.", "affine.", "index.", "shape.", "ml_program.", "quant.", "tm_tensor.",
 )  # fmt: skip
 """Operations that compute and nothing else, by how their names begin; by any other a program may bring machine code or name files."""
+OUTSIDE = ("tosa.custom", "ml_program.extern")
+"""What in those dialects is left to whoever runs the program: an operation of anyone's, and values from elsewhere."""
 SAID = ("mhlo.", "jax.", "tf.", "tf_saved_model.", "tfl.", "xla.", "torch.", "iree.abi.output.")
 """How names of attributes begin that exporters write beside operations."""
 _CALLS = re.compile(
@@ -115,8 +117,8 @@ def strange_names(shown: str) -> list[str]:
     """
     bare = _RESOURCE.sub("", _STRING.sub('""', shown))
     said = [".".join(filter(None, found.groups())) for found in _NAMED.finditer(bare)]
-    strange = [name for name in _OPERATION.findall(shown) if not f"{name}.".startswith(COMPUTING)]
-    strange += [name for name in said if not f"{name}.".startswith((*COMPUTING, *SAID))]
+    strange = [name for name in _OPERATION.findall(shown) if name in OUTSIDE or not f"{name}.".startswith(COMPUTING)]
+    strange += [name for name in said if name in OUTSIDE or not f"{name}.".startswith((*COMPUTING, *SAID))]
     known = {name.partition(".")[0] for name in COMPUTING}
     told = [name if (dialect := name.partition(".")[0]) in known else dialect for name in strange]
     declared = [name for found in _DECLARED.finditer(shown) for name in _SYMBOL.findall(found[1]) or ["a function without a name"]]

@@ -19,6 +19,7 @@ from typing import Any
 
 from steelyard import files
 from steelyard.artifacts import manifest, unpacking
+from steelyard.artifacts.forms import mismatch
 from steelyard.artifacts.manifest import ArtifactFile, ArtifactSet
 from steelyard.errors import SteelyardError, StoreError, UsageError, told
 
@@ -264,6 +265,9 @@ def _fetch_folder(place: RemotePlace, content: bytes | None, digest: str, out: P
     if only not in ("", held.name):
         raise _another(place.url, only)
     kept = {item.path: blob(place, place.below(item.path), item, tell) for item in held.files}
+    for program in held.programs:
+        if trouble := mismatch(kept[program.file], program.form):
+            raise StoreError(f"{place.url}: {program.file} {trouble}", why="its manifest says so", do="publish it again")
     return _assembled(held, content, kept, out)
 
 
@@ -319,7 +323,7 @@ def blob(place: RemotePlace, address: str, item: ArtifactFile, tell: Tell) -> Pa
         part.chmod(0o444)
         part.replace(kept)
     except OSError as error:
-        raise StoreError(f"cannot write {part}", why=error.strerror or str(error), do=f"set {CACHE} to a folder of yours") from error
+        raise _unwritable(part, error) from error
     return kept
 
 
@@ -329,8 +333,7 @@ def _download(system: Any, address: str, item: ArtifactFile, part: Path) -> None
     for _ in range(TRIES):
         try:
             for piece in _pieces(system, address, item, part):
-                with part.open("ab") as file:
-                    file.write(piece)
+                _append(part, piece)
         except FileNotFoundError:
             raise StoreError(f"there is no {address}", why="its manifest names it", do="publish it again") from None
         except StoreError:
@@ -342,6 +345,19 @@ def _download(system: Any, address: str, item: ArtifactFile, part: Path) -> None
     have = part.stat().st_size if part.exists() else 0
     why = f"{have} of {item.bytes} bytes came{f'; {trouble}' if trouble else ''}"
     raise StoreError(f"the download of {address} was cut", why=why, do="run the same command again: it goes on from there")
+
+
+def _append(part: Path, piece: bytes) -> None:
+    """What came, on this disk: a full one is no fault of the network's, and asking again is no help."""
+    try:
+        with part.open("ab") as file:
+            file.write(piece)
+    except OSError as error:
+        raise _unwritable(part, error) from error
+
+
+def _unwritable(part: Path, error: OSError) -> StoreError:
+    return StoreError(f"cannot write {part}", why=error.strerror or str(error), do=f"make room there, or set {CACHE} to another folder")
 
 
 def _pieces(system: Any, address: str, item: ArtifactFile, part: Path) -> Iterator[bytes]:

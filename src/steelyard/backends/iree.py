@@ -109,7 +109,10 @@ class Iree(ProgramBackend):
                 kind = Unsupported if re.search(UNKNOWN, why) else SteelyardError
                 raise kind("IREE does not compile it", why=why)
             made = api.Output.open_membuffer()
-            steps.output_vm_bytecode(made)
+            try:
+                steps.output_vm_bytecode(made)
+            except ValueError as error:
+                raise SteelyardError("IREE writes no code for it", why=first_error(told() or str(error))) from error
             return bytes(made.map_memory())
 
     def _device(self) -> Any:

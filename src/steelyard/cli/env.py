@@ -55,7 +55,7 @@ def command() -> None:
 )  # fmt: skip
 @json_option
 def create(stack: str, packages: tuple[str, ...], name: str | None, requirements: tuple[Path, ...], as_json: bool) -> int:
-    """Build the environment of a STACK (numpy, torch, jax, tensorflow, torch-xla, torchax), with further PACKAGES if wanted.
+    """Build the environment of a STACK (torch, jax, tensorflow, torch-xla, iree, litert, …; env list names all), with further PACKAGES.
 
     STACK-VERSION is a stack in another version than the pinned one: jax-0.9, to be compared with jax.
     """

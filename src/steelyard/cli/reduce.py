@@ -86,23 +86,25 @@ def _question(options: dict[str, Any]) -> CutQuestion:
 
     from steelyard.cli.run import read_flag
     from steelyard.engine import conduct, sides
-    from steelyard.engine.reducing import CutQuestion
+    from steelyard.engine.reducing import WORKLOAD, CutQuestion
     from steelyard.engine.selection import Request
     from steelyard.model.experiment import Settings
     from steelyard.model.units import parse_share
 
+    if options["vs"] and not sides.is_side(options["vs"]) and "/" not in options["vs"]:
+        raise UsageError(f"{options['vs']} is no base of an exported program", do="flags:'…', env:NAME, or BACKEND/eager")
     request = Request(
         selectors=(options["case"],), backend=(options["backend"],) if options["backend"] else (),
         flags=dict(read_flag(text) for text in options["flags"]), settings={"vs": options["vs"]} if options["vs"] else {},
     )  # fmt: skip
     ready = conduct.prepare(request, find_store(options["store"]))
     cases = [job.case for job in ready.jobs if job.vs or not options["vs"]]
+    if strange := [case.id for case in cases if case.workload != WORKLOAD]:
+        raise UsageError(f"{strange[0]} is no exported program", do="name one: artifact:FILE, or the id of a case of one")
     if len(cases) != 1:
         raise UsageError(f"{options['case']} is {len(cases)} cases", why="one is cut at a time", do="name one program, and -B")
     asked = {"vs": options["vs"]} | ({"margin": parse_share(options["margin"])} if options["margin"] else {})
     quick = Settings(budget=0.3, settle=1.0) if options["vs"] else Settings(budget=1e-3, telemetry=False)
-    if options["vs"] and not sides.is_side(options["vs"]) and "/" not in options["vs"]:
-        raise UsageError(f"{options['vs']} is no base of an exported program", do="flags:'…', env:NAME, or BACKEND/eager")
     return CutQuestion(cases[0], options["against"], replace(quick, **asked))
 
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from steelyard import files
 from steelyard.artifacts import manifest
 from steelyard.artifacts.manifest import ArtifactArray, ArtifactProgram, ArtifactSet, MissingProgram, Producer, Tolerance
 from steelyard.engine import envs
@@ -247,7 +248,7 @@ class FolderMaking:
             if not left:
                 return None
             arrays = False
-            self._lacks(left[0], "failed", lost.reason)
+            self._lacks(left[0], "failed", lost.reason, files.no_room(self.folder))
             with contextlib.suppress(OSError):
                 (self.folder / left[0].file).unlink()
             left = left[1:] if lost.fault is None else []
@@ -276,6 +277,8 @@ class FolderMaking:
         finally:
             talk.worker.stop()
             end_orphans(mark, ())
+            for left_behind in self.folder.glob(f"{ways.SCRATCH}*"):
+                shutil.rmtree(left_behind, ignore_errors=True)
 
     def _take(self, answer: Exported, left: list[ExportWay], arrays: bool) -> Lost | None:
         if answer.program == ARRAYS:

@@ -13,7 +13,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from steelyard import registry
+from steelyard import files, registry
 from steelyard.artifacts.forms import mismatch
 from steelyard.engine.bench import prepare_bench
 from steelyard.engine.messages import Export, Exported, Phase
@@ -21,7 +21,7 @@ from steelyard.engine.worker import Send
 from steelyard.errors import NotApplicable, SteelyardError, Unsupported, told
 from steelyard.exporters import subjects
 from steelyard.exporters.subjects import Exportable
-from steelyard.exporters.ways import WAYS, ExportWay, chosen
+from steelyard.exporters.ways import SCRATCH, WAYS, ExportWay, chosen
 
 ARRAYS = "arrays"
 SHARES = {"tflite_fp16": 0.02, "tflite_dynamic_range_quant": 0.1, "tflite_int8": 0.25}
@@ -35,7 +35,7 @@ def perform(job: Export, loaded: registry.Loaded, send: Send) -> None:
     folder = Path(job.folder)
     subject: Exportable | None = None
     largest = float(job.largest)
-    with tempfile.TemporaryDirectory(prefix=".scratch-", dir=folder, ignore_cleanup_errors=True) as scratch:
+    with tempfile.TemporaryDirectory(prefix=SCRATCH, dir=folder, ignore_cleanup_errors=True) as scratch:
         if any(not way.source for way in ways) or job.arrays:
             send(Phase(ARRAYS))
             subject, facts = prepare(job, loaded)
@@ -92,7 +92,7 @@ def _made(way: ExportWay, subject: Exportable | None, folder: Path, largest: flo
     except (Unsupported, NotApplicable) as error:
         return _gone(way, path, "unsupported", told(error, LONGEST), "")
     except Exception as error:  # exporters raise what they like; one that fails costs its own program
-        return _gone(way, path, "failed", told(error, LONGEST), "")
+        return _gone(way, path, "failed", told(error, LONGEST), files.no_room(folder))
 
 
 def _source(way: ExportWay, folder: Path) -> Path:

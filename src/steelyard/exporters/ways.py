@@ -14,6 +14,8 @@ PACKAGES: Mapping[str, tuple[str, ...]] = {
     "tosa_converter_for_tflite": ("tosa-converter-for-tflite",),
 }  # fmt: skip
 """What is imported, and which packages bring it."""
+SCRATCH = ".scratch-"
+"""How the folder begins that exporters work in, inside of the one that they make."""
 
 
 @dataclass(frozen=True)

@@ -85,6 +85,7 @@ ALL_MODELS = [
 ALL_BENCHMARKS = [def_types.BenchmarkCase.build(model=model, input_data=data) for model in ALL_MODELS]
 """
 BROKEN = "ALL_MODELS = 1 / 0\n"
+SUITE = "VIT_CLASSIFICATION_INT8_TFLITE_3X224X224XINT8"
 
 
 def errors(file: Path) -> dict[str, str]:
@@ -125,4 +126,36 @@ def test_a_folder_with_a_broken_manifest_and_a_binding_of_nothing_cost_themselve
     steelyard(*words, "--thread_config", "{2: '0|1'}", cwd=tmp_path, check=3)
     told, [first, _] = errors(tmp_path / "r.json"), json.loads((tmp_path / "r.json").read_text())["benchmarks"]
     assert (first["definition"]["num_threads"], first["definition"]["task_topology_cpu_ids"]) == (2, "0|1")
+    assert set(first["definition"]) == {
+        "benchmark_name", "framework", "data_type", "batch_size", "compiler", "device", "tags", "model_name", "num_threads",
+        "task_topology_cpu_ids",
+    }  # fmt: skip
     assert told["CUT"].startswith("failed: there/CUT/manifest.json") and told["SOUND"].startswith("unsupported: 0|1 names no CPUs")
+
+
+def test_a_model_of_the_suite_is_told_as_its_definition_says(tmp_path: Path) -> None:
+    """The original's flags name the folder by --root-dir, and leave it out for the one below TMPDIR."""
+    small(tmp_path / "openxla-benchmark" / SUITE, SUITE)
+    words = (
+        "as",
+        "openxla",
+        "tflite",
+        "-name",
+        f"models/{SUITE}/.+",
+        "-device",
+        "host-cpu",
+        "--tflite_benchmark_binary",
+        "x",
+        "--no_download",
+    )
+    for more, threads in (((), "{1: ''}"), (("--root_dir", "openxla-benchmark"), "{4: 'f0'}")):
+        steelyard(*words, *more, "--thread_config", threads, "-o", "r.json", cwd=tmp_path, env={"TMPDIR": str(tmp_path)})
+    told = [item["definition"] for item in json.loads((tmp_path / "r.json").read_text())["benchmarks"]]
+    assert told == [
+        {
+            "benchmark_name": f"models/{SUITE}/inputs/INPUT_DATA_MODEL_DEFAULT", "framework": "ModelFrameworkType.TFLITE",
+            "data_type": "int8", "batch_size": 1, "compiler": "tflite", "device": "host-cpu", "tags": ["tflite", "int8", "batch-1"],
+            "model_name": SUITE, "num_threads": threads, "taskset": mask,
+        }
+        for threads, mask in ((1, ""), (4, "f0"))
+    ]  # fmt: skip

@@ -60,16 +60,23 @@ def test_uploading_needs_a_place(monkeypatch: pytest.MonkeyPatch, capsys: pytest
     assert "--auto-upload needs GCS_UPLOAD_DIR" in capsys.readouterr().err
 
 
+def test_filters_may_follow_one_flag_or_none(capsys: pytest.CaptureFixture[str]) -> None:
+    """As the original's Python tool and its shell script have them."""
+    for words in (["-f", "EXAMPLE.+", "BERT", "--preset", "tiny"], ["EXAMPLE.+", "BERT"], ["-f", "EXAMPLE.+", "-f", "BERT"]):
+        assert main(["as", "openxla", "make-artifacts", "pytorch", *words]) == USAGE
+        assert "no model of pytorch is named 'BERT'" in capsys.readouterr().err
+
+
 @pytest.mark.deep
 @pytest.mark.torch
 def test_the_seed_s_example_is_exported_and_uploaded(apart: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GCS_UPLOAD_DIR", str(tmp_path / "bucket"))
-    words = ["-f", "EXAMPLE_FP32_PT_BATCH1", "--output_dir", str(tmp_path / "out"), "--preset", "tiny", "--only", "torch_export"]
+    words = ["EXAMPLE_FP32_PT_BATCH1", "--output_dir", str(tmp_path / "out"), "--preset", "tiny", "--only", "torch_export"]
     assert main(["as", "openxla", "make-artifacts", "pytorch", *words, "--strict-exit"]) == PASS
     held = manifest.read(tmp_path / "out" / "EXAMPLE_FP32_PT_BATCH1")
     assert (held.name, held.tolerance.atol) == ("EXAMPLE_FP32_PT_BATCH1", 0.1)
     assert (tmp_path / "out" / "models_version_info.txt").read_text().startswith("Package")
     assert main(["as", "openxla", "make-artifacts", "pytorch", *words, "--auto-upload", "--strict-exit"]) == PASS
     assert not (tmp_path / "out" / "EXAMPLE_FP32_PT_BATCH1").exists()
-    sent = tmp_path / "bucket" / "EXAMPLE_FP32_PT_BATCH1"
+    sent = tmp_path / "bucket" / "out" / "EXAMPLE_FP32_PT_BATCH1"
     assert manifest.check(sent, manifest.read(sent)) == []

@@ -191,15 +191,18 @@ def lint(definitions: tuple[Path, ...]) -> int:
 
 @command.command("make-artifacts", context_settings=CONTEXT)
 @click.argument("framework", type=click.Choice([*TOOLS, "tflite"]))
+@click.argument("more", nargs=-1, metavar="[REGEX…]")
 @with_options(
     spelt("-o", "--output-dir", "output", type=FILE, metavar="DIR", help="Where the models' folders are made.  [default: one in TMPDIR]"),
-    spelt("-f", "--filter", "names", multiple=True, default=(".*",), metavar="REGEX", help="Must match a model's whole name; repeatable."),
+    spelt("-f", "--filter", "names", multiple=True, metavar="REGEX…", help="One of them must match a model's whole name; all if none."),
     spelt("--iree-ir-tool", "ir_tool", type=FILE, metavar="PROGRAM", help="Write StableHLO as bytecode alone; the program is not needed."),
-    spelt("--auto-upload", "upload", is_flag=True, help="Publish each folder to GCS_UPLOAD_DIR, any address of fsspec's, then delete it."),
+    spelt(
+        "--auto-upload", "upload", is_flag=True, help="Publish each folder below GCS_UPLOAD_DIR, an address of fsspec's, then delete it."
+    ),
     spelt("--only", multiple=True, metavar="KIND", help="Only these kinds of programs, such as stablehlo_mlir."),
     *COMMON[5:],
 )
-def make_artifacts(framework: str, output: Path | None, ir_tool: Path | None, upload: bool, preset: str, **given: Any) -> int:
+def make_artifacts(framework: str, more: tuple[str, ...], output: Path | None, ir_tool: Path | None, upload: bool, **given: Any) -> int:
     """Export the suite's models of FRAMEWORK, with inputs and outputs, into folders that compilers are measured by."""
     from steelyard.dialects.openxla import exported
     from steelyard.engine.exporting import code_of
@@ -209,10 +212,9 @@ def make_artifacts(framework: str, output: Path | None, ir_tool: Path | None, up
         raise UsageError(f"--auto-upload needs {exported.UPLOAD}", do=f"export {exported.UPLOAD}=s3://bucket/folder")
     check_kinds(given["only"])
     heed_signals()
-    asked = exported.ModelExport(
-        framework, output=output or Path(), bytecode=ir_tool is not None, upload=os.environ.get(exported.UPLOAD, "") if upload else "",
-        preset="" if preset == "full" else preset, **given,
-    )  # fmt: skip
+    given |= {"names": (*given["names"], *more) or (".*",), "preset": given["preset"].replace("full", "")}
+    given |= {"output": output or Path(), "bytecode": ir_tool is not None, "upload": os.environ.get(exported.UPLOAD, "") if upload else ""}
+    asked = exported.ModelExport(framework, **given)
     out, found = exported.make(asked, lambda name, what: tell(f"  {name}: {what}"), tell)
     tell(f"{' · '.join(status_counts([item.status for item in found]))} · {out}")
     return code_of(found) if asked.strict_exit else PASS
@@ -225,7 +227,9 @@ def compiler_command(tool: str) -> click.Command:
     @click.command(tool, context_settings=CONTEXT, help="Run exported programs, and add their results to a JSON file.")
     @with_options(
         spelt("-o", "--output", type=FILE, required=True, metavar="FILE.json", help="Where results are added."),
-        spelt("--artifact-dir", "folder", type=FILE, required=True, metavar="DIR", help="Folder written by make-artifacts."),
+        spelt(
+            "--artifact-dir", "--root-dir", "root", type=FILE, metavar="DIR", help="Programs' folder.  [default: TMPDIR/openxla-benchmark]"
+        ),
         definitions("Definitions whose models say where their artifacts are kept; what is not in --artifact-dir is fetched."),
         OFFLINE,
         spelt("-name", "--benchmark-name", "name", default=".*", metavar="REGEX", help="Must match the whole name, such as models/BERT.+"),
@@ -236,8 +240,9 @@ def compiler_command(tool: str) -> click.Command:
         spelt("--verbose", is_flag=True, help="Print each result as it comes."),
         *COMMON[-3:],
     )
-    def run(name: str, threads: str, offline: bool, **given: Any) -> int:
-        return perform([CompilerOptions(tool, (name,), threads=parse_threads(threads, tool), download=not offline, **given)])
+    def run(name: str, threads: str, offline: bool, root: Path | None, **given: Any) -> int:
+        given |= {"threads": parse_threads(threads, tool), "download": not offline, **({"root": root} if root else {})}
+        return perform([CompilerOptions(tool, (name,), **given)])
 
     made: click.Command = run
     return made

@@ -12,7 +12,7 @@ from typing import Any
 
 from steelyard.artifacts import manifest, remote
 from steelyard.dialects.openxla.catalogue import DefinitionSet, gathered
-from steelyard.dialects.openxla.rows import MEGA, MILLI, Entry, SuiteSink, summary
+from steelyard.dialects.openxla.rows import MEGA, MILLI, Entry, SuiteSink, definition, summary
 from steelyard.dialects.openxla.session import SuiteRun, ToolOptions
 from steelyard.engine import conduct
 from steelyard.engine.filters import expression
@@ -36,9 +36,8 @@ BOUND = dict.fromkeys(BACKENDS, "their CPUs: \"{1: '0', 2: '0,1'}\"") | {"tflite
 
 @dataclass(frozen=True)
 class CompilerOptions(ToolOptions):
-    """What a command line says; `threads` are numbers of threads, each with the CPUs that they are bound to, empty for any."""
+    """What a command line says: artifacts are in `root`, and `threads` are numbers of threads with their CPUs, empty for any."""
 
-    folder: Path = Path()
     threads: tuple[tuple[int, str], ...] = (ANY,)
 
 
@@ -78,8 +77,8 @@ def programs_of(options: CompilerOptions, lost: dict[str, str]) -> list[tuple[st
 
     One whose manifest cannot be read joins those that are `lost`, with the reason.
     """
-    wanted, found = expression(options.names[0]), [(name, options.folder / name) for name in lost]
-    for place in sorted(path.parent for path in options.folder.glob(f"*/{manifest.NAME}")):
+    wanted, found = expression(options.names[0]), [(name, options.root / name) for name in lost]
+    for place in sorted(path.parent for path in options.root.glob(f"*/{manifest.NAME}")):
         try:
             held = manifest.read(place)
             ranked = [item.file for kind in KINDS[options.tool] for item in held.programs if item.kind.startswith(kind)]
@@ -89,7 +88,7 @@ def programs_of(options: CompilerOptions, lost: dict[str, str]) -> list[tuple[st
             lost |= {name: why} if wanted.fullmatch(BENCHMARK.format(name)) else {}
         found += [(name, program)] if wanted.fullmatch(BENCHMARK.format(name)) else []
     if not found:
-        raise UsageError(f"no benchmark in {options.folder} is {options.names[0]}", do="make-artifacts makes the programs")
+        raise UsageError(f"no benchmark in {options.root} is {options.names[0]}", do="make-artifacts makes the programs")
     return found
 
 
@@ -100,8 +99,8 @@ class CompilerSink(SuiteSink):
         model, threads, cpus = json.loads(name)
         record, tool, benchmark = measured.record, self.options.tool, BENCHMARK.format(model)
         self.tell(f"{benchmark} {threads} threads", record)
-        told: Entry = {"benchmark_name": benchmark, "compiler": "xla" if tool == "hlo" else tool, "device": self.options.device}
-        bound = {"taskset_mask" if tool == "tflite" else "task_topology_cpu_ids": cpus}
+        told = definition(benchmark, self.known.get(model), self.options) | {"compiler": "xla" if tool == "hlo" else tool}
+        bound = {"taskset" if tool == "tflite" else "task_topology_cpu_ids": cpus}
         told |= {} if tool == "hlo" and (threads, cpus) == ANY else {"model_name": model, "num_threads": threads, **bound}
         figures = metrics(tool, measured, self.options.device) if measured.arrays else {}
         figures = figures if record.status == "ok" else {"error": f"{record.status}: {record.reason}", **figures}
@@ -133,10 +132,10 @@ class CompilerRun(SuiteRun):
 
     def run(self) -> int:
         options: Any = self.options
-        held = gathered(options.definitions, place=options.place) if options.definitions and options.download else DefinitionSet()
+        held = gathered(options.definitions, place=options.place)
         for trouble in held.troubles:
             self.say(f"error: {trouble}")
-        lost = remote.fetch_missing(kept_at(held, options.names[0]), options.folder, self.say)
+        lost = remote.fetch_missing(kept_at(held, options.names[0]) if options.download else {}, options.root, self.say)
         rows, unable = list[ResultRow](), dict[str, tuple[Status, str]]()
         for model, program in programs_of(options, lost):
             for threads, cpus in options.threads:
@@ -148,7 +147,7 @@ class CompilerRun(SuiteRun):
                     unable[key] = "unsupported", why or f"the folder has no program that {BACKENDS[options.tool]} runs"
                 else:
                     rows.append(ResultRow(key, (case,)))
-        sink = CompilerSink(options, rows, {}, self._tell)
+        sink = CompilerSink(options, rows, {case.model.name: case for case in held.cases}, self._tell)
         for key, (status, reason) in unable.items():
             sink.without(key, status, reason)
         if rows:

@@ -13,7 +13,7 @@ from pathlib import Path
 from steelyard import registry
 from steelyard.artifacts import remote
 from steelyard.dialects.openxla import catalogue
-from steelyard.dialects.openxla.definitions import BenchmarkCase, ModelFrameworkType
+from steelyard.dialects.openxla.definitions import BenchmarkCase
 from steelyard.dialects.openxla.session import BACKENDS, ToolOptions, case_of
 from steelyard.engine import envs, exporting, plan
 from steelyard.engine.exporting import ExportOutcome, ExportTarget
@@ -31,7 +31,7 @@ VERSIONS, UPLOAD, TEXT = "models_version_info.txt", "GCS_UPLOAD_DIR", "stablehlo
 
 @dataclass(frozen=True)
 class ModelExport(ToolOptions):
-    """What a command line says. With `bytecode` StableHLO is written as bytecode alone; `upload` is where folders go to, if anywhere."""
+    """What a command line says. With `bytecode` StableHLO is written as bytecode alone; `upload` is where the whole folder goes."""
 
     names: tuple[str, ...] = (".*",)
     device: str = "host-cpu"
@@ -71,7 +71,7 @@ def make(asked: ModelExport, say: Callable[[str, str], None], tell: Callable[[st
         for line in exporting.told_outcome(outcome):
             tell(line)
         if asked.upload and outcome.held is not None:
-            remote.publish([outcome.folder], asked.upload, functools.partial(say, outcome.name))
+            remote.publish([outcome.folder], f"{asked.upload.rstrip('/')}/{out.name}", functools.partial(say, outcome.name))
             shutil.rmtree(outcome.folder)
     out.mkdir(parents=True, exist_ok=True)
     (out / VERSIONS).write_text(envs.pip_list(asked.place.python), encoding="utf-8")
@@ -81,12 +81,8 @@ def make(asked: ModelExport, say: Callable[[str, str], None], tell: Callable[[st
 def _chosen(asked: ModelExport, held: catalogue.DefinitionSet) -> dict[str, tuple[Case, tuple[str, ...]]]:
     """Cases by the names of their models, with the programs that are wanted of each."""
     known = {case.model.name: case for case in held.cases}
-    ours = [name for name, case in known.items() if _kind(case) == asked.tool]
+    ours = [name for name, case in known.items() if (catalogue.tool_of(case) or case.model.model_impl.framework_type.value) == asked.tool]
     return {name: _wanted(known[name], known, asked) for name in fitting(asked.names, ours, f"model of {asked.tool}")}
-
-
-def _kind(case: BenchmarkCase) -> str:
-    return "tflite" if case.model.model_impl.framework_type is ModelFrameworkType.TFLITE else catalogue.tool_of(case)
 
 
 def _wanted(case: BenchmarkCase, known: Mapping[str, BenchmarkCase], asked: ModelExport) -> tuple[Case, tuple[str, ...]]:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import functools
 import importlib
+import json
+import re
 import sys
 from collections.abc import Mapping
 from importlib.machinery import ModuleSpec
@@ -20,24 +22,22 @@ from steelyard.workloads.models.families import FAMILIES as OURS
 ROOT = "openxla.benchmark"
 DEFINITIONS, TEMPLATES = "steelyard.dialects.openxla.definitions", "steelyard.dialects.openxla.templates"
 INFERENCE, SUITE = "steelyard.workloads.models.inference", "steelyard.dialects.openxla.suite"
-FRAMEWORKS = {"pt": "pytorch", "jax": "jax", "tf": "tensorflow"}
+FRAMEWORKS = {"pt": "pytorch", "jax": "jax", "tf": "tensorflow", "tflite": "tflite"}
+DEVICES = {"devices.gcp_devices": "GCP_", "devices.host_devices": "HOST_", "devices.mobile_devices": "MOBILE_", "devices": ""}
+"""Modules of machines, and how the names of theirs begin; the last has all."""
 MODULES: Mapping[str, str] = {
-    **dict.fromkeys(("def_types", "testdata", "devices.gcp_devices", "devices.host_devices", "devices.mobile_devices"), DEFINITIONS),
+    **dict.fromkeys(("def_types", "testdata", *DEVICES), DEFINITIONS),
     **dict.fromkeys(("models.model_interfaces", "models.jax.jax_model_interface", "models.utils"), INFERENCE),
     "comparative_suite.utils": TEMPLATES,
 }
 """Modules of theirs, and where their names are ours."""
-MODELS: Mapping[str, str] = {
-    "mobilenet": "example.example_model", "bert": "bert.bert_model", "resnet50": "resnet.resnet_model", "t5": "t5.t5_model",
-    "t5_generation": "t5.t5_for_conditional_generation", "gpt2": "gpt2.gpt2lmhead_model", "gpt2_pipeline": "gpt2.gpt2_pipeline",
-    "vit": "vit.vit_for_classification", "stable_diffusion": "stable_diffusion.stable_diffusion_pipeline",
-    "efficientnet": "efficientnet.efficientnet_model",
-}  # fmt: skip
-"""Families of ours, and the module of theirs that has the base model."""
+MODELS, RENAMED = json.loads(Path(__file__).with_name("names.json").read_text(encoding="utf-8")).values()
+"""Families of ours, and the module of theirs that has the base model; and names of theirs that have others here."""
 FAMILIES = {f"models.{short}.{MODELS[item.module]}": item for short, kind in FRAMEWORKS.items() for item in OURS if item.framework == kind}
 LISTS = {f"comparative_suite.{short}.{kind}_definitions": short for short in FRAMEWORKS for kind in ("model", "benchmark")}
 PACKAGES = {name[:place] for name in (*MODULES, *FAMILIES, *LISTS) for place, sign in enumerate(name) if sign == "."}
-RENAMED = {INFERENCE: {"JaxInferenceModel": "FunctionalModel", "canonicalize_to_tuple": "as_tuple"}}
+GROUPS = {"BATCH": ("BATCHES", "CASES"), "GEN": ("GENS", "GEN_CASES"), "SEQLEN": ("INPUT_SEQUENCES", "INPUT_SEQUENCE_CASES")}
+"""What follows the name of a model in many sizes, in theirs: of all its models, and of all its cases, by size."""
 
 
 class SuiteFinder(NameServer):
@@ -61,21 +61,34 @@ class SuiteFinder(NameServer):
         if family := FAMILIES.get(below):
             made = importlib.import_module(family.module_path).create_model
             return {"create_model": functools.partial(made, framework=family.framework)}
-        return _lists(FRAMEWORKS[LISTS[below]]) if below in LISTS else _names(MODULES.get(below, ""))
+        return _lists(FRAMEWORKS[LISTS[below]]) if below in LISTS else _names(below)
 
 
 def _lists(framework: str) -> dict[str, Any]:
     held = importlib.import_module(SUITE)
-    models = [model for model in held.ALL_MODELS if model.model_impl.framework_type.value.startswith(framework)]
-    cases = [case for case in held.ALL_BENCHMARKS if case.model in models]
-    return {"ALL_MODELS": models, "ALL_BENCHMARKS": cases, **{model.name: model for model in models}}
+    cases = [case for case in held.ALL_BENCHMARKS if case.model.model_impl.framework_type.value.split("_")[0] == framework]
+    found: dict[str, Any] = {case.model.name: case.model for case in cases}
+    found |= {"ALL_MODELS": [*found.values()], "ALL_BENCHMARKS": cases}
+    for case in cases:
+        if not (sized := re.fullmatch(rf"(.+)_({'|'.join(GROUPS)})(\d+)", case.model.name)):
+            found[f"{case.model.name}_CASE"] = case
+            continue
+        for word, item in zip(GROUPS[sized[2]], (case.model, case), strict=True):
+            found.setdefault(f"{sized[1]}_{word}", {})[int(sized[3])] = item
+    return found
 
 
-def _names(place: str) -> dict[str, Any]:
-    ours = vars(importlib.import_module(place)) if place else {}
-    names = {name: name for name in ours if not name.startswith("_")} | RENAMED.get(place, {})
-    devices = {name.upper().replace("-", "_"): device for name, device in ours["DEVICES"].items()} if place == DEFINITIONS else {}
-    return {theirs: ours[name] for theirs, name in names.items()} | devices
+def _names(module: str) -> dict[str, Any]:
+    ours = vars(importlib.import_module(MODULES[module])) if module in MODULES else {}
+    names = {name: name for name in ours if not name.startswith("_")} | {theirs: name for theirs, name in RENAMED.items() if name in ours}
+    return {theirs: ours[name] for theirs, name in names.items()} | (_machines(DEVICES[module]) if module in DEVICES else {})
+
+
+def _machines(start: str) -> dict[str, Any]:
+    held = importlib.import_module(DEFINITIONS).ALL_DEVICES
+    named = {f"{item.host_type}_{item.name}".removeprefix("unknown_").upper().replace("-", "_"): item for item in held}
+    found = {name: item for name, item in named.items() if name.startswith(start)}
+    return {**found, "ALL_DEVICES": [*found.values()], "ALL_DEVICE_NAMES": [item.name for item in found.values()]}
 
 
 serve = SuiteFinder.serve

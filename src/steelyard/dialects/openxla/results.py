@@ -91,7 +91,7 @@ def _case(told: dict[str, Any], level: str) -> tuple[str, dict[str, Any] | None]
     params = {} if given == USUAL else {"input": given}
     threads = count(told.get("num_threads")) or 1
     framework = word(told.get("framework")).rpartition(".")[2].lower() or "openxla"
-    cpus = word(told.get("task_topology_cpu_ids")) or word(told.get("taskset_mask"))
+    cpus = word(told.get("task_topology_cpu_ids")) or word(told.get("taskset"))
     flags = (*((("cpus", cpus),) if cpus else ()), *((("level", level),) if level != LEVELS[0] else ()))
     try:
         device = "cuda" if "gpu" in word(told.get("device")) else "cpu"

@@ -18,11 +18,8 @@ A, F = ModelArtifactType, ModelFrameworkType
 FRAMEWORKS = {"jax": (F.JAX,), "pytorch": (F.PYTORCH,), "tensorflow": (F.TF_V2, F.TF_V1)}
 """The tools, and whose models each runs; those of the suite are in the first."""
 SHORT = {"jax": "JAX", "pytorch": "PT", "tensorflow": "TF"}
-EXPORTS = {
-    "jax": [A.STABLEHLO_MLIR, A.XLA_HLO_DUMP],
-    "pytorch": [A.LINALG_MLIR],
-    "tensorflow": [A.STABLEHLO_MLIR, A.XLA_HLO_DUMP, A.TF_SAVEDMODEL_V2],
-}
+EXPORTS = {"jax": [A.STABLEHLO_MLIR, A.XLA_HLO_DUMP], "pytorch": [A.LINALG_MLIR]}
+EXPORTS["tensorflow"] = [*EXPORTS["jax"], A.TF_SAVEDMODEL_V2]
 IMPLEMENTATIONS = {
     (family.name, family.framework): ModelImplementation(
         f"{family.name}_{SHORT[family.framework]}", [*family.tags], FRAMEWORKS[family.framework][0], module_path=family.module_path

@@ -99,22 +99,35 @@ def located(name: str) -> Path:
     return found
 
 
+def picture(url: str, width: int = 224, height: int = 224) -> Any:
+    """An image from an http(s) address in that size, for models that fetch their own; what is there, since no hash is said."""
+    from PIL import Image
+
+    if not re.match(r"https?://", url):
+        raise UsageError(f"not an http address: {url!r:.200}", do="open a file of yours with PIL.Image.open")
+    return Image.open(io.BytesIO(_read(url))).resize((width, height))
+
+
 def _downloaded(address: str, digest: str) -> bytes:
     """Once; afterwards it is read where it was kept, by its hash."""
     folder = Path(os.environ.get(CACHE) or Path.home() / ".cache" / "steelyard" / "inputs")
     kept = folder / digest
     if kept.is_file():
         return files.read_whole(kept, LARGEST)
+    content = _read(address)
+    if hashlib.sha256(content).hexdigest() == digest:
+        _written(kept, content)
+    return content
+
+
+def _read(address: str) -> bytes:
     if os.environ.get(OFFLINE):
         raise Unsupported(f"the input {address} is not here", why="nothing is to be downloaded", do="leave --no-download out, once")
     try:
         with urllib.request.urlopen(address, timeout=PATIENCE) as answer:
-            content = bytes(answer.read(LARGEST + 1))
+            return bytes(answer.read(LARGEST + 1))
     except (OSError, ValueError) as error:
         raise Unsupported(f"the input {address} cannot be had", why=f"{type(error).__name__}: {error}") from error
-    if hashlib.sha256(content).hexdigest() == digest:
-        _written(kept, content)
-    return content
 
 
 def decoded(content: bytes, address: str) -> Any:

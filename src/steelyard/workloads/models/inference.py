@@ -15,10 +15,10 @@ from steelyard.model.case import VariantSpec, sorted_pairs
 from steelyard.model.define import workload
 from steelyard.model.task import Task
 from steelyard.workloads.models import _inputs
-from steelyard.workloads.models._inputs import as_tuple
+from steelyard.workloads.models._inputs import as_tuple, picture
 from steelyard.workloads.models.subject import SEEDS, mapped, moved
 
-__all__ = ["FunctionalModel", "InferenceModel", "as_tuple", "inference"]
+__all__ = ["FunctionalModel", "InferenceModel", "as_tuple", "inference", "of_definition", "picture"]
 
 METHODS = ("generate_default_inputs", "preprocess", "forward", "postprocess")
 FORMATS = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
@@ -120,6 +120,11 @@ def created(module: str, parameters: Any, member: str) -> Any:
     if lacking := [name for name in METHODS[:3] if not callable(getattr(model, name, None))]:
         raise UsageError(f"{type(model).__name__} of {module} is no inference model", why=f"it has no {', '.join(lacking)}")
     return model
+
+
+def of_definition(model: Any) -> Any:
+    """The model that a definition describes, made by its module."""
+    return created(model.model_impl.module_path, model.model_parameters, model.name)
 
 
 def place(model: Any, where: Any) -> list[Any]:
