@@ -227,6 +227,9 @@ class SimulatedLauncher:
         alive = any(process.poll() is None for process in self._processes)
         return [*self._real.states(), *([StationState("simulated", "running")] if alive else [])]
 
+    def drop(self, name: str) -> None:
+        self._real.drop(name)
+
     def end(self) -> None:
         self._real.end()
         for process in self._processes:

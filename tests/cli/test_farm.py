@@ -50,6 +50,32 @@ def test_the_table_has_stations_rate_time_left_and_who_was_set_aside() -> None:
     ]
 
 
+def test_a_host_that_is_set_aside_stays_so_while_it_ends_what_it_had_begun() -> None:
+    events = [
+        *EVENTS[:2],
+        event("begun", 2, station="ssh-1", group=0, attempt=1),
+        event("case", 3, station="ssh-1", group=0, case="op/add@numpy/eager:eval"),
+        event("aside", 4, station="ssh-1", host="a", reason="its speed changes by 30 % within a second"),
+        event("kept", 5, station="ssh-1", group=0, case="op/add@numpy/eager:eval", status="ok"),
+        event("case", 6, station="ssh-1", group=0, case="op/sub@numpy/eager:eval"),
+        event("done", 7, station="ssh-1", group=0, attempt=1),
+    ]
+    for count in range(5, len(events) + 1):
+        [line] = [line for line in lines_of(FarmOverview.of(events[:count]), AT + 8) if line.startswith("a (ssh-1)")]
+        assert "set aside" in line and line.endswith("its speed changes by 30 % within a second")
+    [station] = FarmOverview.of([*events, event("back", 8, station="ssh-1", reason="no quieter host is left")]).stations.values()
+    assert station.state == "idle" and station.reason == ""
+
+
+def test_a_station_that_waits_for_its_machine_is_shown_so_until_it_begins() -> None:
+    wait = event("waits", 2, station="ssh-1", reason="waiting for run k3f9, which measures on that machine")
+    [line] = lines_of(FarmOverview.of([*EVENTS[:2], wait]), AT + 3)[1:]
+    assert line == "a (ssh-1)  waiting         0 done  aaaaaaaaaaaa  waiting for run k3f9, which measures on that machine"
+    assert told(wait).endswith("ssh-1 is waiting for run k3f9, which measures on that machine")
+    [station] = FarmOverview.of([*EVENTS[:2], wait, event("case", 3, station="ssh-1", case="x")]).stations.values()
+    assert (station.state, station.reason) == ("at work", "x")
+
+
 def test_lost_refused_and_dropped_are_told() -> None:
     more = [
         event("lost", 11, station="ssh-1", reason="it was not heard of any more"),
@@ -92,6 +118,10 @@ def test_the_command_tells_lines_or_json_and_refuses_a_run_that_was_made_here(tm
         writer.seal()
     assert main(["farm", "--store", str(tmp_path)]) == 2
     assert "was not made on other machines" in capsys.readouterr().err
+    with Store(tmp_path / "others").create(Header(farm="ssh:a,b")) as other:
+        other.seal()
+    assert main(["farm", "--store", str(tmp_path / "others")]) == 2
+    assert "it was made on ssh:a,b" in capsys.readouterr().err
     journal = Journal(writer.path)
     journal.write([(item.kind, {**item.words}) for item in [*EVENTS, event("closed", 11, reason="complete")]])
     journal.close()

@@ -42,8 +42,7 @@ def command(run: str, follow: bool, as_json: bool, store: Path | str | None) -> 
 
     folder = locate(find_store(store), run)
     if not (folder / FILE).is_file():
-        why, do = f"{folder} has no {FILE}", "steelyard run … --on local:2 makes one"
-        raise UsageError(f"run {run} was not made on other machines", why=why, do=do)
+        raise _without_journal(run, folder)
     if as_json:
         emit_json(_document(FarmOverview.of(read_journal(folder))))
     elif is_live(sys.stdout):
@@ -51,6 +50,16 @@ def command(run: str, follow: bool, as_json: bool, store: Path | str | None) -> 
     else:
         _lines(folder, follow=follow)
     return PASS
+
+
+def _without_journal(run: str, folder: Path) -> UsageError:
+    from steelyard.analyze.provenance import head_of
+
+    if farm := head_of(folder).farm:
+        why = f"it was made on {farm}, and what happened there is told where it was started; a shared store keeps results alone"
+        return UsageError(f"how run {run} went is not known here", why=why, do=f"steelyard show {run} has the host of each result")
+    do = "name one that was, or start one: steelyard run … --on local:2"
+    return UsageError(f"run {run} was not made on other machines", why="it was measured where it was started", do=do)
 
 
 def _lines(folder: Path, *, follow: bool) -> None:
@@ -114,4 +123,5 @@ def lines_of(found: FarmOverview, now: float) -> list[str]:
 def _document(found: FarmOverview) -> dict[str, Any]:
     now = time.time()
     told = {name: value for name, value in vars(found).items() if not name.startswith("_") and name not in ("stations", "conductor")}
-    return told | {"over": found.over, "stations": list(found.stations.values()), "rate": found.rate(now), "left_s": found.left(now)}
+    stations = [station.plain() for station in found.stations.values()]
+    return told | {"over": found.over, "stations": stations, "rate": found.rate(now), "left_s": found.left(now)}

@@ -62,12 +62,16 @@ class NamedLauncher:
         self.count = len(names)
         self.known = {name: StationState(name, "running") for name in names}
         self.asked = 0
+        self.dropped: list[str] = []
 
     def start(self, count: int, invitation: Invitation) -> None:
         self.asked += count
 
     def states(self) -> Sequence[StationState]:
         return list(self.known.values())
+
+    def drop(self, name: str) -> None:
+        self.dropped.append(name)
 
     def end(self) -> None:
         self.known.clear()

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import signal
+import socket
 from pathlib import Path
 
 from steelyard.engine.farm.groups import groups_of
-from steelyard.engine.farm.launchers import StationState
+from steelyard.engine.farm.launchers import Invitation, StationState
+from steelyard.engine.farm.launchers.local import LocalLauncher
 from steelyard.engine.farm.roster import LATE, Roster
 from steelyard.engine.farm.running import undone
-from steelyard.engine.farm.wire import AttemptMark, CaseBegun, GroupDone
+from steelyard.engine.farm.wire import AttemptMark, Calibrated, CaseBegun, Delayed, GroupDone
 from steelyard.store.runs import Store, read_run
 from tests.engine.farm.fleet import NamedLauncher, answer, plan_of, play, staged
 
@@ -162,6 +165,32 @@ def test_a_silent_station_is_cut_off_and_lost(tmp_path: Path) -> None:
             two = await stage.station("two")
             two.measure(await two.offer())
         assert [event.text("station") for event in stage.events("lost")] == ["one"]
+        assert stage.launcher.dropped == ["one"]
+
+    play(scene)
+
+
+def test_a_station_here_that_hangs_is_ended_when_it_is_dropped() -> None:
+    """It would keep the locks of its host, and the one that follows it would wait for ever."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        launcher = LocalLauncher(1)
+        launcher.start(1, Invitation("k3f9", "127.0.0.1", silent.getsockname()[1], b"s" * 32))
+        [station] = launcher.stations
+        station.process.send_signal(signal.SIGSTOP)
+        launcher.drop("local-1")
+        assert station.process.wait(30) == -signal.SIGKILL
+        launcher.drop("local-1")
+        launcher.end()
+
+
+def test_a_station_that_waits_for_its_machine_says_so(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with staged(plan_of([1e-3]), tmp_path, calibrate=True) as stage:
+            one = await stage.station("one")
+            one.channel.send(Delayed("waiting for run k3f9, which measures on that machine"))
+            one.channel.send(Calibrated({"arithmetic": (1.0,) * 3}, (0.0,) * 3))
+            one.measure(await one.offer())
+        assert [event.text("reason") for event in stage.events("waits")] == ["waiting for run k3f9, which measures on that machine"]
 
     play(scene)
 

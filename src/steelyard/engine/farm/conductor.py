@@ -30,6 +30,7 @@ from steelyard.engine.farm.wire import (
     Beat,
     Calibrated,
     CaseBegun,
+    Delayed,
     Farewell,
     FarmMessage,
     GoodsPiece,
@@ -238,6 +239,8 @@ class Conductor:
             task.add_done_callback(self._talks.discard)
         elif isinstance(message, Calibrated):
             self._calibrated(view, message)
+        elif isinstance(message, Delayed):
+            self._wait(view, message.reason)
         elif not isinstance(message, Beat):
             raise Refused(f"a station sent a {type(message).__name__}")
 
@@ -280,9 +283,14 @@ class Conductor:
         if word.kind == "phase":
             self.run.watch.phase(word.text[:100], word.fraction)
         elif word.kind == "waiting":
-            self.run.watch.waiting(text)
+            self._wait(view, word.text)
         else:
             self.run.watch.note(text)
+
+    def _wait(self, view: StationView, why: str) -> None:
+        """A station cannot begin for now: whoever looks on is told, here and in `steelyard farm`."""
+        self.run.journal.note("waits", station=view.name, reason=why[:1000])
+        self.run.watch.waiting(f"{view.host}: {why[:1000]}")
 
     def _take_answer(self, view: StationView, answer: GroupAnswer | GroupDone) -> None:
         """An answer that counts, if it is a new one."""
@@ -449,6 +457,7 @@ class Conductor:
                 view.channel, view.cut = None, now
             if view.cut is not None and view.channel is None and now - view.cut > self.terms.grace:
                 self.lose(view, "it was not heard of any more")
+                self.launcher.drop(view.name)
 
     def _look(self, now: float) -> None:
         """What the launcher says, and what nobody can do."""

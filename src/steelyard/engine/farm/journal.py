@@ -5,6 +5,7 @@ farm.jsonl, a line for each event; `begun` is on the disk before a station hears
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -53,7 +54,9 @@ class Journal:
         """Write some lines down at once; with `sync` they are on the disk when it returns."""
         lines = [json.dumps({"event": kind, "time": now(), **words}, separators=(",", ":"), default=str) for kind, words in events]
         try:
-            os.write(self._fd, "".join(f"{line}\n" for line in lines).encode())
+            data = "".join(f"{line}\n" for line in lines).encode()
+            if os.write(self._fd, data) != len(data):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             if sync:
                 os.fsync(self._fd)
         except OSError as error:

@@ -16,15 +16,36 @@ LATELY = 60.0
 
 @dataclass
 class StationStanding:
-    """A station as the list shows it: `state` is at work, idle, set aside or lost, and `reason` says why, or what it is at."""
+    """A station as the list shows it."""
 
     name: str
     host: str
     machine: str
-    state: str = "idle"
-    reason: str = ""
     done: int = 0
     groups: int = 0
+    working: bool = False
+    """Whether it has begun a case of what it has."""
+    case: str = ""
+    waits: str = ""
+    """What it waits for before it can measure, such as another run that has the machine."""
+    aside: str = ""
+    """Why it was set aside; it ends what it had begun, and stays set aside while it does."""
+    lost: str = ""
+
+    @property
+    def state(self) -> str:
+        """Lost, set aside, waiting, at work or idle."""
+        return "lost" if self.lost else "set aside" if self.aside else "waiting" if self.waits else "at work" if self.working else "idle"
+
+    @property
+    def reason(self) -> str:
+        """Why it is so, or the case that it is at."""
+        return self.lost or self.aside or self.waits or self.case
+
+    def plain(self) -> dict[str, object]:
+        """For JSON."""
+        names = ("name", "host", "machine", "state", "reason", "done", "groups")
+        return {name: getattr(self, name) for name in names}
 
 
 @dataclass
@@ -68,7 +89,7 @@ class FarmOverview:
             status = event.text("status")
             self.statuses[status] = self.statuses.get(status, 0) + 1
             if station:
-                station.done, station.reason = station.done + 1, ""
+                station.done, station.case, station.waits = station.done + 1, "", ""
         elif event.kind == "refused":
             self.refused.append(f"{name or event.text('peer')}: {event.text('reason')}")
         elif event.kind == "dropped":
@@ -80,21 +101,23 @@ class FarmOverview:
 
     def _change(self, station: StationStanding, event: JournalEvent) -> None:
         if event.kind == "case":
-            station.state, station.reason = "at work", event.text("case")
+            station.working, station.case, station.waits = True, event.text("case"), ""
+        elif event.kind == "waits":
+            station.waits = event.text("reason")
         elif event.kind == "begun":
             station.groups += 1
         elif event.kind in ("done", "undone"):
             station.groups = max(0, station.groups - 1)
-            if not station.groups and station.state == "at work":
-                station.state, station.reason = "idle", ""
+            if not station.groups:
+                station.working, station.case, station.waits = False, "", ""
         elif event.kind == "kind":
-            station.machine = event.text("machine")
+            station.machine, station.waits = event.text("machine"), ""
         elif event.kind == "aside":
-            station.state, station.reason = "set aside", event.text("reason")
+            station.aside = event.text("reason")
         elif event.kind == "back":
-            station.state, station.reason = "idle", ""
+            station.aside = ""
         elif event.kind == "lost":
-            station.state, station.reason, station.groups = "lost", event.text("reason"), 0
+            station.lost, station.groups = event.text("reason"), 0
 
     @property
     def over(self) -> str:
@@ -112,6 +135,8 @@ class FarmOverview:
 
     def rate(self, now: float) -> float:
         """Cases a second, lately; over the whole time where that is shorter."""
+        if self.over and self._times:
+            now = self._times[-1]
         since = max(self.began, now - LATELY)
         count = sum(time >= since for time in self._times)
         return count / (now - since) if now > since and count else 0.0
@@ -129,6 +154,7 @@ def told(event: JournalEvent) -> str:
         "opened": "{cases} cases in {groups} groups on {on}",
         "joined": "{station} joined from {host}, machine {machine}",
         "kind": "{station} is of kind {machine}",
+        "waits": "{station} is {reason}",
         "begun": "group {group}, attempt {attempt}: to {station}",
         "case": "{station} begins {case}",
         "kept": "{case}: {status}, by {station}",

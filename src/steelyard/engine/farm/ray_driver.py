@@ -82,6 +82,8 @@ class Driver:
         self.writing, self.placing = threading.Lock(), threading.Lock()
         self.placed: dict[str, tuple[Any, queue.Queue[bytes], threading.Thread, str]] = {}
         self.over = threading.Event()
+        self.dropped: set[str] = set()
+        """Stations that were lost and are to end."""
 
     def say(self, **words: object) -> None:
         """One line to the launcher."""
@@ -150,6 +152,9 @@ class Driver:
             self.say(station=name, host=ray.get(opened, timeout=CALL))
             begun = False
             while not self.over.is_set():
+                if name in self.dropped:
+                    ray.wait([actor.close.remote(FAREWELL - 5)], timeout=FAREWELL)
+                    return self.say(station=name, gone="it was lost, and ended")
                 data = b""
                 with contextlib.suppress(queue.Empty):
                     data = said.get_nowait()
@@ -212,6 +217,8 @@ def main() -> int:
             words = json.loads(line)
             if "place" in words:
                 threading.Thread(target=driver.place, args=(words["place"],), daemon=True).start()
+            elif "drop" in words:
+                driver.dropped.add(words["drop"])
             elif "bytes" in words:
                 data = source.read(words["bytes"])
                 if words["station"] in driver.placed:

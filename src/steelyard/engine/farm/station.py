@@ -22,7 +22,7 @@ from steelyard.engine.farm.calibrating import calibrate
 from steelyard.engine.farm.line import DONE, StationLine, joining_of
 from steelyard.engine.farm.relay import RelayKeeper, RelaySink, RelayWatch
 from steelyard.engine.farm.tickets import Ticket, read_ticket
-from steelyard.engine.farm.wire import Offer, Welcome
+from steelyard.engine.farm.wire import Delayed, Offer, Welcome
 from steelyard.engine.monitoring import monitored
 from steelyard.engine.place import Place
 from steelyard.engine.plan import Job, Plan
@@ -58,7 +58,8 @@ class Station:
 
     def _calibrate(self) -> None:
         """Say how fast this host is, with the CPUs to ourselves as far as other runs go."""
-        with locks.hold(locks.cpu_names(), f"run {self.line.welcome.run}, pid {os.getpid()}", lambda who: None):
+        waits = lambda who: self.line.tell(Delayed(f"waiting for {who}, which measures on that machine"))  # noqa: E731
+        with locks.hold(locks.cpu_names(), f"run {self.line.welcome.run}, pid {os.getpid()}", waits):
             self.line.tell(calibrate())
 
     def _lay_out(self) -> None:

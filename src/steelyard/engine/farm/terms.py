@@ -35,7 +35,10 @@ class FarmTerms:
         text = os.environ.get(PATIENCE, "").strip()
         if not text:
             return cls()
-        patience = parse_seconds(text)
+        try:
+            patience = parse_seconds(text)
+        except UsageError as error:
+            raise UsageError(f"{PATIENCE}: {error.what}", do=error.do or "write it like 60s") from None
         if patience < LEAST_PATIENCE:
             raise UsageError(f"{PATIENCE} is {text}", do=f"give at least {LEAST_PATIENCE} s")
         return cls(patience / 5, patience, patience, 4 * patience)

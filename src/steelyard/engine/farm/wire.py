@@ -93,6 +93,13 @@ class Calibrated:
 
 
 @dataclass(frozen=True)
+class Delayed:
+    """A station that has nothing yet cannot begin, and why: another run has its machine."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
 class GoodsWanted:
     """A station asks for the archive of users' files."""
 
@@ -202,8 +209,8 @@ class GroupDone:
 
 
 FarmMessage = (
-    Joining | Welcome | Calibrated | GoodsWanted | GoodsPiece | Offer | Withdrawal | Kept | Farewell | Beat | CaseBegun | StationWord
-    | AttachmentPiece | GroupAnswer | GroupDone
+    Joining | Welcome | Calibrated | Delayed | GoodsWanted | GoodsPiece | Offer | Withdrawal | Kept | Farewell | Beat | CaseBegun
+    | StationWord | AttachmentPiece | GroupAnswer | GroupDone
 )  # fmt: skip
 _KINDS: Mapping[str, type] = {kind.__name__: kind for kind in FarmMessage.__args__}
 _ENVELOPE = msgspec.msgpack.Decoder(tuple[str, msgspec.Raw])

@@ -82,6 +82,12 @@ class Launcher(Protocol):
     def states(self) -> Sequence[StationState]:
         """What is known of every station that was ever placed, at once: whoever must ask an engine does so in a thread of its own."""
 
+    def drop(self, name: str) -> None:
+        """Stop what may be left of a station that was lost, at once and without waiting for it.
+
+        A process that hangs would keep the locks of its host, and whoever follows it there would wait for ever.
+        """
+
     def end(self) -> None:
         """Stop every station and leave nothing running; called once, also after an error, and may wait for it."""
 

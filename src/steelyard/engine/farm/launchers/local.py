@@ -58,6 +58,11 @@ class LocalLauncher:
         reason = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"exited with code {code}"
         return StationState(station.name, "gone", reason, "this machine")
 
+    def drop(self, name: str) -> None:
+        for station in self.stations:
+            if station.name == name and station.process.poll() is None:
+                os.killpg(station.process.pid, signal.SIGKILL)
+
     def end(self) -> None:
         """They end with their standard input; one that does not is ended."""
         for station in self.stations:

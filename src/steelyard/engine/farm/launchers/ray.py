@@ -222,6 +222,11 @@ class RayLauncher:
     def states(self) -> Sequence[StationState]:
         return [StationState(each.name, each.phase, each.reason, each.where) for each in list(self.stations.values())]
 
+    def drop(self, name: str) -> None:
+        if self.driver and name in self.stations:
+            with contextlib.suppress(HostEnded):
+                self.driver.say({"drop": name})
+
     def end(self) -> None:
         """The driver ends its actors, and they what they run."""
         if self.driver:

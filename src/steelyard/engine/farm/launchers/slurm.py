@@ -103,6 +103,7 @@ class SlurmLauncher:
         self.folder: Path | None = None
         self.trouble = ""
         self._wanted: list[SlurmStation] = []
+        self._dropped: list[SlurmStation] = []
         self._ending, self._wake, self._lock = threading.Event(), threading.Event(), threading.Lock()
         self._thread: threading.Thread | None = None
         self._counted = 0
@@ -142,6 +143,7 @@ class SlurmLauncher:
         while not self._ending.is_set():
             try:
                 self._submit(invitation)
+                self._cancel_dropped()
                 self._look()
                 self.trouble = ""
             except Exception as error:
@@ -193,6 +195,19 @@ class SlurmLauncher:
         words = [shlex.quote(str(part)) for part in (python, folder / "station.pyz", folder / "orders.json")]
         last = f'exec {" ".join(words)} {shlex.quote(str(folder / "tickets"))}/"$SLURM_ARRAY_TASK_ID".json'
         return "\n".join((f"#!/bin/bash{' -l' if modules else ''}", *modules, *exports, last, ""))
+
+    def drop(self, name: str) -> None:
+        """Cancel its job; one that Slurm itself will put back into its queue is left to it."""
+        with self._lock:
+            found = [each for each in self.stations if each.name == name and each.job and not each.over]
+            self._dropped += [] if "--requeue" in self.profile.lines else found
+        self._wake.set()
+
+    def _cancel_dropped(self) -> None:
+        with self._lock:
+            dropped, self._dropped = self._dropped, []
+        if dropped:
+            slurm("scancel", *(f"{each.job}_{each.index}" for each in dropped))
 
     def _folder(self, invitation: Invitation) -> Path:
         """The folder that nodes share, made when it is first needed."""

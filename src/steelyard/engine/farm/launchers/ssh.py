@@ -259,6 +259,11 @@ class SshLauncher:
     def states(self) -> Sequence[StationState]:
         return [StationState(each.name, each.phase, each.reason, each.host) for each in self.stations]
 
+    def drop(self, name: str) -> None:
+        for station in self.stations:
+            if station.name == name and station.session:
+                station.session.hang_up()
+
     def end(self) -> None:
         """They end with their connections."""
         self.ending.set()
