@@ -5,6 +5,7 @@ On the CPU the candidates are plain torch; with --device cuda every other one is
 
 from __future__ import annotations
 
+import contextlib
 import os
 import tempfile
 import time
@@ -98,7 +99,11 @@ def main() -> None:
     load = os.getloadavg()
     spent: Counter[str] = Counter()
     rulings, stamps = [], [time.perf_counter()]
-    with tempfile.TemporaryDirectory() as name, alone("benchmark judging"), by_phase(spent):
+    with contextlib.ExitStack() as stack:
+        name = stack.enter_context(tempfile.TemporaryDirectory())
+        if chosen.device != "cpu":  # on the CPU judging itself holds these locks
+            stack.enter_context(alone("benchmark judging"))
+        stack.enter_context(by_phase(spent))
         named = written(Path(name), chosen.candidates, chosen.device)
         for ruling in judging.judge_all(str(Path(name, "reference.py")), named, JudgeOptions(device=chosen.device)):
             stamps.append(time.perf_counter())
