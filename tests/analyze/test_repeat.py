@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 from steelyard import codec
 from steelyard.analyze.repeat import repeat_line, repeat_lines
 from steelyard.cli.run import _request, command
-from steelyard.engine.selection import Request, command_case
+from steelyard.engine import commands
+from steelyard.engine.selection import Request
 from steelyard.model.case import Case
 from steelyard.model.experiment import BUDGETS, Settings
 from steelyard.model.record import Record
@@ -80,8 +81,28 @@ class TestRoundTrip:
         case = Case("command", (("argv", argv),), "command", threads=threads, flags=(("OMP", "a b"),))
         settings = replace(settings, vs=None)
         request = typed(repeat_line(record(case), Header(settings=asdict(settings))))
-        assert command_case(request.commands[0], request) == case
+        assert commands.cases(request) == [case]
         assert replace(Settings(), **request.settings) == settings
+
+    @hypothesis_settings(max_examples=60, deadline=None)
+    @given(
+        st.dictionaries(names.filter(lambda name: name not in ("argv", "name", "prepare")), values, max_size=2), words, words, st.booleans()
+    )
+    def test_a_scan_comes_back_with_its_values_its_name_and_its_preparation(
+        self, scan: dict[str, Any], name: str, prepare: str, alike: bool
+    ) -> None:
+        own = (("argv", ["./p", *(f"--{key}={{{key}}}" for key in scan)]), ("name", name), ("prepare", prepare), *scan.items())
+        head, settings = Case("command", own, "command"), replace(Settings(), warmup_runs=3)
+        base = head if alike else replace(head, params=(("argv", ["./old"]), ("prepare", prepare)))
+        request = typed(repeat_line(record(head), Header(settings=asdict(settings)), None if alike else record(base)))
+        assert commands.cases(request) == [head] if alike else commands.bases(request) == {base: base, head: base}
+        assert replace(Settings(), **request.settings) == settings
+
+    def test_points_of_one_scan_are_weighed_against_its_first_again(self) -> None:
+        one, two = (Case("command", (("argv", ["./p", "{n}"]), ("n", n)), "command") for n in (1, 2))
+        line = repeat_line(record(two), Header(), record(one))
+        assert line == "steelyard run -a 'n=[1,2]' -- ./p '{n}'"
+        assert commands.bases(typed(line)) == {one: one, two: one}
 
     @given(asked)
     def test_stored_settings_are_read_back_as_they_were(self, settings: Settings) -> None:

@@ -402,9 +402,10 @@ class TestJobs:
         with pytest.raises(UsageError, match="no backend named 'torhc'"):
             plan(Matrix(("op/one",)), settings=Settings(vs="torhc/eager"))
 
-    def test_one_base_for_all(self) -> None:
+    def test_bases_by_case(self) -> None:
         base = Case("op/two", (("k", 1), ("scale", 0.5)), "numpy")
-        found = expand(Experiment(include=("op/two@numpy/eager:eval", "op/two[k=3]@numpy/eager:eval")), CATALOGUE, against=base)
+        bases = {base: base, replace(base, params=(("k", 3), ("scale", 0.5))): base}
+        found = expand(Experiment(include=("op/two@numpy/eager:eval", "op/two[k=3]@numpy/eager:eval")), CATALOGUE, against=bases)
         assert [(dict(job.case.params)["k"], job.vs) for job in found.jobs] == [(1, None), (3, base)]
 
     def test_a_variant_that_needs_a_fresh_interpreter_takes_its_unit_with_it(self) -> None:

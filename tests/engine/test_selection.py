@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
+from steelyard.engine import commands
 from steelyard.engine.place import Place
 from steelyard.engine.plan import expand
-from steelyard.engine.selection import Request, command_case, gather, read_devices
+from steelyard.engine.selection import Request, gather, read_devices
 from steelyard.errors import NothingMeasured, UsageError
 from steelyard.model.case import Case
 from steelyard.model.experiment import Matrix, Rule, Settings
@@ -84,7 +85,7 @@ class TestWords:
             ids(Request())
 
     def test_programs_are_cases(self) -> None:
-        assert command_case(("ls", "-l"), Request()) == Case("command", (("argv", ["ls", "-l"]),), "command")
+        assert commands.cases(Request(commands=(("ls", "-l"),))) == [Case("command", (("argv", ["ls", "-l"]),), "command")]
         assert ids(Request(commands=(("true",), ("echo", "a b")))) == [
             'command[argv=["true"]]@command/eager:eval',
             'command[argv=[echo,"a b"]]@command/eager:eval',

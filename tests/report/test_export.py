@@ -6,6 +6,8 @@ import csv
 import io
 import json
 import re
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +15,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from steelyard.analyze.compare import RunsSide, compare
-from steelyard.report.export import cases_csv, document_json, figures_csv, markdown_report, table
+from steelyard.errors import UsageError
+from steelyard.report.export import (
+    arrow,
+    cases_csv,
+    cases_table,
+    document_json,
+    figures_csv,
+    figures_table,
+    markdown_report,
+    parquet,
+    require_arrow,
+    table,
+)
 from steelyard.report.summary import prose
 from steelyard.report.web.document import document
 from tests.analyze.made import case, record, run
@@ -42,11 +56,71 @@ def test_a_table_has_a_row_per_case_and_units_in_its_head(two: dict[str, Any]) -
     assert float(first["time (s)"]) == 2e-3 and float(first["time low (s)"]) < 2e-3 < float(first["time high (s)"])
     assert first["time n"] == "30" and first["param n"] == "0" and first["run"] == "head" and first["status"] == "ok"
     assert first["measure again"].startswith("steelyard run ")
+    assert (first["against"], first["time verdict"]) == (case(0), "slower")
+    assert 1.9 < float(first["time ratio low"]) < float(first["time ratio"]) < float(first["time ratio high"]) < 2.1
 
 
 def test_the_long_table_has_a_row_per_figure(two: dict[str, Any]) -> None:
     found = rows(figures_csv(two))
     assert len(found) == 9 and {(row["metric"], row["unit"], row["better"]) for row in found} == {("time", "s", "lower")}
+
+
+def test_files_of_columns_hold_the_same_table_with_types(two: dict[str, Any], tmp_path: Path) -> None:
+    """DuckDB reads the Parquet file and pandas the Arrow file: neither knows who wrote it."""
+    import duckdb
+    import pandas
+
+    (tmp_path / "cases.parquet").write_bytes(parquet(cases_table(two)))
+    (tmp_path / "figures.arrow").write_bytes(arrow(figures_table(two)))
+    heads, wanted = cases_table(two)
+    found = duckdb.sql(f"select * from '{tmp_path / 'cases.parquet'}'")
+    types = dict(zip(found.columns, map(str, found.types), strict=True))
+    assert list(found.columns) == list(heads)
+    assert [types[name] for name in ("case", "number", "time (s)", "time n", "param n", "time ratio", "time verdict")] == [
+        "VARCHAR", "BIGINT", "DOUBLE", "BIGINT", "BIGINT", "DOUBLE", "VARCHAR",
+    ]  # fmt: skip
+    times = heads.index("time (s)")
+    assert [row[times] for row in found.fetchall()] == [row[times] for row in wanted]
+    figures = pandas.read_feather(tmp_path / "figures.arrow")
+    assert list(figures["value"]) == [row[heads_of(two).index("value")] for row in figures_table(two)[1]]
+    assert set(figures["metric"]) == {"time"}
+
+
+def heads_of(document: dict[str, Any]) -> list[str]:
+    return list(figures_table(document)[0])
+
+
+@pytest.mark.parametrize(
+    ("cells", "kind", "values"),
+    [
+        ([1, None, 2], "int64", [1, None, 2]),
+        ([1, 0.5, None], "double", [1.0, 0.5, None]),
+        ([2**70, 1], "double", [float(2**70), 1.0]),
+        ([True, None], "bool", [True, None]),
+        ([True, 1], "string", ["true", "1"]),
+        ([[1, 2], "a\x1b[31m"], "string", ["[1, 2]", "a"]),
+        ([None, None], "string", [None, None]),
+    ],
+)
+def test_a_column_has_the_one_type_that_all_its_cells_fit(cells: list[Any], kind: str, values: list[Any]) -> None:
+    import pyarrow.parquet
+
+    read = pyarrow.parquet.read_table(io.BytesIO(parquet((["param x"], [[cell] for cell in cells]))))
+    assert (str(read.schema.field(0).type), read[0].to_pylist()) == (kind, values)
+
+
+def test_columns_of_hostile_names_are_written(tmp_path: Path) -> None:
+    import pyarrow.parquet
+
+    read = pyarrow.parquet.read_table(io.BytesIO(parquet(cases_table(document([hostile.run()])))))
+    assert read.num_rows > 0
+
+
+def test_without_the_library_it_is_told_before_anything_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(UsageError, match="cannot write Parquet or Arrow") as caught:
+        require_arrow()
+    assert "steelyard[arrow]" in caught.value.do
 
 
 @pytest.mark.parametrize("make", [cases_csv, figures_csv])

@@ -28,7 +28,7 @@ op/softmax  m=4096 bf16
 2  │          compile    9.87 ± 0.05 µs   ▲ 13.8 % faster [13.1, 14.5]   1.700   480   A
 3  └─ n=8192  eager     61.30 ± 0.20 µs     base                         2.189   160   A
 4             compile   61.1  ± 0.3  µs   ≈ within 2 % [-0.7, 0.1]       2.196   160   A
-4 ok · saved k3f9    next: steelyard show k3f9/2"""
+4 ok · saved k3f9    next: steelyard show k3f9/2 (the only change)"""
 
 
 def table(run: Run, width: int = 100) -> str:

@@ -14,12 +14,13 @@ from typing import Any
 from steelyard.errors import UsageError
 from steelyard.model.case import Case
 from steelyard.model.experiment import BUDGETS, Settings
+from steelyard.model.programs import ARGV, NAME, OWN, PREPARE, PROGRAM, values_of
 from steelyard.model.protocol import written
 from steelyard.model.record import Record
 from steelyard.model.units import is_amount
+from steelyard.model.values import render
 from steelyard.store.runs import Header, Run
 
-COMMAND = "command"
 FOLDER = "path:"
 Render = Callable[[str, Any], list[str]]
 
@@ -36,16 +37,22 @@ def repeat_line(record: Record, header: Header, base: Record | None = None) -> s
     if "tool" in record.effective:
         return ""
     options = [*_options(header.settings, case), *(["--env", header.env] if header.env else [])]
-    if case.workload != COMMAND:
+    if case.workload != PROGRAM:
         files = [f"./{file}" if file.startswith("-") else file for file in header.files if file.endswith(".py")]
         return shlex.join(["steelyard", "run", *files, record.id, *options])
-    programs = [_argv(item) for item in (base, record) if item]
+    programs = [params for item in (base, record) if item for params in [_program(item)]]
     if not all(programs):
         return ""
+    alike = len(programs) == 2 and _template(programs[0]) == _template(programs[1])
+    options += _scanned(programs)
+    programs = programs[:1] if alike else programs
+    for option, key in (("--command-name", NAME), ("--prepare", PREPARE)):
+        given = [str(params.get(key) or "") for params in programs]
+        options += [f"{option}={word}" for word in given] if any(given) else []
     flags = record.case.get("flags")
     own = ["--threads", str(case.threads)] if case.threads > 1 else []
     own += [f"--flag={key}={value}" for key, value in (flags.items() if isinstance(flags, Mapping) else ())]
-    return shlex.join(["steelyard", "run", *options, *own, *(word for argv in programs for word in ("--", *argv))])
+    return shlex.join(["steelyard", "run", *options, *own, *(word for params in programs for word in ("--", *params[ARGV]))])
 
 
 def repeat_lines(runs: Sequence[Run]) -> Callable[[str, str], str]:
@@ -62,11 +69,25 @@ def repeat_lines(runs: Sequence[Run]) -> Callable[[str, str], str]:
     return line
 
 
-def _argv(record: Record) -> list[str]:
-    """A program's arguments; empty if one is `--`, which separates programs."""
+def _program(record: Record) -> Mapping[str, Any]:
+    """A program's parameters; empty if one of its words is `--`, which separates programs."""
     params = record.case.get("params")
-    argv = params.get("argv") if isinstance(params, Mapping) else None
-    return argv if isinstance(argv, list) and all(isinstance(word, str) and word != "--" for word in argv) else []
+    argv = params.get(ARGV) if isinstance(params, Mapping) else None
+    fits = isinstance(argv, list) and all(isinstance(word, str) and word != "--" for word in argv)
+    return params if fits and isinstance(params, Mapping) else {}
+
+
+def _template(params: Mapping[str, Any]) -> list[Any]:
+    return [params.get(key) for key in OWN]
+
+
+def _scanned(programs: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The axes that are filled in, each with the values of the base and of the case, the base's first."""
+    found: dict[str, list[Any]] = {}
+    for params in programs:
+        for name, value in values_of(params).items():
+            found[name] = [*found.get(name, []), *([value] if value not in found.get(name, []) else [])]
+    return [word for name, values in found.items() for word in ("-a", f"{name}={render(values)}")]
 
 
 def _options(asked: Mapping[str, Any], case: Case) -> Iterator[str]:
@@ -125,7 +146,8 @@ def _fixed(option: str, value: Any) -> list[str]:
 _RENDER: Mapping[str, Render] = {
     "fixed": _fixed,
     "vs": _base, "budget": _budget, "precision": _number(), "margin": _number(), "settle": _number(), "sampling": _word,
-    "warmup": _number("s"), "runs": _whole, "rtol": _number(), "atol": _number(), "verify": _verify, "reference": _word, "seed": _whole,
+    "warmup": _number("s"), "warmup_runs": lambda option, value: _whole("--warmup", value), "runs": _whole, "rtol": _number(),
+    "atol": _number(), "verify": _verify, "reference": _word, "seed": _whole,
     "isolate": _word, "timeout": _number("s"), "memory": _whole, "telemetry": _switch, "peak_memory": _switch, "memory_snapshot": _switch,
     "profile": _switch, "ncu": _switch, "nsys": _switch, "compile_time": _joined, "dump_ir": _word, "rule": _word,
     "runtime_profile": _switch, "save_output": _word,

@@ -44,13 +44,19 @@ class Command(Backend):
     def versions(self) -> dict[str, str]:
         return {"python": platform.python_version()}
 
-    def program(self, argv: Sequence[str]) -> Task:
-        """A task that runs a program once per call and times it from start to exit."""
+    def program(self, argv: Sequence[str], prepare: str = "") -> Task:
+        """A task that runs a program once per call and times it from start to exit, after what prepares each run."""
         words = [str(word) for word in argv]
         if not words or shutil.which(words[0]) is None:
             raise SteelyardError(f"no program named {words[0] if words else ''!r}", do="give its path, or put it on PATH")
         watch(os.getpid()).keep()
-        return Task(measure=lambda: run_once(words), repeatable=False)
+
+        def run() -> Reading:
+            if prepare:
+                prepare_run(prepare)
+            return run_once(words)
+
+        return Task(measure=run, repeatable=False)
 
 
 class Guard:
@@ -79,6 +85,14 @@ def watch(pid: int) -> Guard:
     return Guard()
 
 
+def prepare_run(line: str) -> None:
+    """Have a shell do what comes before a run; a run that was not prepared would answer another question, so failing ends the case."""
+    done = subprocess.run(["sh", "-c", line], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, check=False)
+    if done.returncode:
+        said = done.stderr[-2000:].decode(errors="replace").strip()
+        raise SteelyardError(_ending(done.returncode, f"the preparation {line!r}"), why=said)
+
+
 def run_once(argv: Sequence[str]) -> Reading:
     """Start, wait, read the kernel's accounts; a failing program is an error, not a fast run."""
     killed = oom_kills()
@@ -105,11 +119,11 @@ def _own_peak() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
-def _ending(code: int) -> str:
+def _ending(code: int, what: str = "the command") -> str:
     if code >= 0:
-        return f"the command exited with {code}"
+        return f"{what} exited with {code}"
     known = -code in set(signal.Signals)
-    return f"the command was ended by {signal.Signals(-code).name if known else f'signal {-code}'}"
+    return f"{what} was ended by {signal.Signals(-code).name if known else f'signal {-code}'}"
 
 
 BACKEND = Command

@@ -11,10 +11,13 @@ from steelyard.cli.output import CONTEXT, store_option
 from steelyard.errors import PASS, unknown
 from steelyard.terminal import hand_out
 
+OTHERS = {"hyperfine": "steelyard.analyze.foreign.hyperfine"}
+"""Tools that are no dialects: only their results are read and written."""
+
 
 @click.command("export", context_settings=CONTEXT)
 @click.argument("ref", default="latest")
-@click.option("--to", "form", required=True, metavar="DIALECT", help="Whose format: a name from 'steelyard list dialects'.")
+@click.option("--to", "form", required=True, metavar="TOOL", help="Whose format: hyperfine, or a name from 'steelyard list dialects'.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Write here instead of to stdout.")
 @store_option
 def command(ref: str, form: str, output: Path | None, store: Path | str | None) -> int:
@@ -24,14 +27,15 @@ def command(ref: str, form: str, output: Path | None, store: Path | str | None) 
 
     \b
     steelyard export latest --to param -o results.json
+    steelyard export latest --to hyperfine -o sleep.json
     """
     from steelyard import registry
     from steelyard.store import refs
     from steelyard.store.runs import Store
 
-    writers = {dialect.name: dialect.export for dialect in registry.dialects() if dialect.export}
+    writers = {**OTHERS, **{dialect.name: dialect.export for dialect in registry.dialects() if dialect.export}}
     if form not in writers:
-        raise unknown("dialect that a run can be written in", form, writers, listing="steelyard list dialects")
+        raise unknown("tool that a run can be written in", form, writers, listing="steelyard list dialects")
     run = refs.resolve(Store.find(explicit=str(store) if store else None), ref).run
     text: str = importlib.import_module(writers[form]).text(run)
     hand_out(text, output, f"run {run.id}")

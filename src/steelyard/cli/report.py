@@ -16,7 +16,11 @@ if TYPE_CHECKING:
     from steelyard.report.web.site import Built
     from steelyard.store.runs import Store
 
-KINDS = {".html": "page", ".csv": "table", ".md": "summary", ".json": "data", ".png": "picture", ".svg": "picture"}
+KINDS = {
+    ".html": "page", ".csv": "table", ".parquet": "table", ".arrow": "table", ".md": "summary", ".json": "data", ".png": "picture",
+    ".svg": "picture",
+}  # fmt: skip
+COLUMNS = (".parquet", ".arrow")
 DEFAULT = Path("report.html")
 CHOOSING = ("base", "baseline", "since", "until", "plot", "case", "long", "dark")
 
@@ -25,7 +29,7 @@ CHOOSING = ("base", "baseline", "since", "until", "plot", "case", "long", "dark"
 @click.argument("refs", metavar="[REF]...", nargs=-1)
 @click.option(
     "-o", "--output", "outputs", metavar="FILE", multiple=True, type=click.Path(path_type=Path),
-    help="Where to write; the suffix decides what: .html .csv .md .json .png .svg. Repeatable.  [default: report.html]",
+    help="Where to write; the suffix decides what: .html .csv .parquet .arrow .md .json .png .svg. Repeatable.  [default: report.html]",
 )  # fmt: skip
 @click.option("--base", metavar="REF", help="Compare the runs with this one. By default the first REF of several.")
 @click.option("--title", default="", metavar="TEXT", help="Page title.")
@@ -36,7 +40,7 @@ CHOOSING = ("base", "baseline", "since", "until", "plot", "case", "long", "dark"
 @click.option("--plot", metavar="NAME", help="Which plot a .png or .svg shows. By default the first that has data.")
 @click.option("--case", metavar="CASE", help="Which case a plot of one case shows, by its id.")
 @click.option("--dark", is_flag=True, help="Dark pictures; a page follows the system setting of its reader.")
-@click.option("--long", is_flag=True, help="A .csv with one row per figure instead of one per case.")
+@click.option("--long", is_flag=True, help="A table (.csv .parquet .arrow) with one row per figure instead of one per case.")
 @click.option(
     "--site", metavar="DIR", type=click.Path(file_okay=False, path_type=Path), help="Write a site of all saved runs, incrementally."
 )
@@ -86,6 +90,10 @@ def check(outputs: Sequence[Path], options: dict[str, Any]) -> None:
         if options[option] and kind not in kinds:
             forms = " or ".join(suffix for suffix, made in KINDS.items() if made == kind)
             raise UsageError(f"--{option} needs a {kind}", do=f"name one: -o FILE with {forms}")
+    if any(path.suffix.lower() in COLUMNS for path in outputs):
+        from steelyard.report import export
+
+        export.require_arrow()
     if "picture" in kinds:
         from steelyard.report import plots
 
@@ -127,6 +135,9 @@ def render(path: Path, made: dict[str, Any], options: dict[str, Any]) -> bytes:
         return single_page(made).encode()
     from steelyard.report import export
 
+    if suffix in COLUMNS:
+        found = export.figures_table(made) if options["long"] else export.cases_table(made)
+        return export.parquet(found) if suffix == ".parquet" else export.arrow(found)
     forms = {
         ".csv": export.figures_csv if options["long"] else export.cases_csv,
         ".md": export.markdown_report,

@@ -70,7 +70,7 @@ def _processes(ctx: click.Context, param: click.Parameter, text: str | None) -> 
     "axes",
     multiple=True,
     metavar="NAME=VALUES",
-    help="Values of a workload parameter: n=1024, n=[1024,8192], n=256..8192:x2.",
+    help="Values of a workload parameter: n=1024, n=[1024,8192], n=256..8192:x2. With programs, of {n} in their words.",
 )
 @click.option("--subgraph", metavar="NAME", help="Of a recorded trace: only the first node whose name holds NAME, and what is in it.")
 @click.option("--step", type=click.IntRange(0, MOST_COUNT), metavar="N", help="Of a recorded trace: the step at this position, from 0.")
@@ -94,7 +94,17 @@ def _processes(ctx: click.Context, param: click.Parameter, text: str | None) -> 
     help="With --vs: go on for up to N budgets more where the margin is not settled. Default 4; 0 ends with the budget.",
 )  # fmt: skip
 @click.option("--sampling", type=click.Choice(["blocks", "calls"]), help="blocks for medians, calls for distributions (p90, p99).")
-@click.option("--warmup", metavar="TIME", help="Fixed warm-up time instead of the trend test.")
+@click.option(
+    "--warmup", metavar="TIME|N", help="Fixed warm-up time instead of the trend test; a number alone is that many runs, untimed: 3."
+)
+@click.option(
+    "--prepare",
+    "prepares",
+    multiple=True,
+    metavar="LINE",
+    help="Shell line before each run of a program, untimed; once for each program, or for all.",
+)
+@click.option("-n", "--command-name", "names", multiple=True, metavar="NAME", help="Name of a program in tables; once for each, in order.")
 @click.option("--runs", type=click.IntRange(1, MOST_COUNT), help="Exact number of blocks (or program runs).")
 @click.option(
     "--fixed", metavar="CALLS",
@@ -177,6 +187,7 @@ def command(**options: Any) -> int:
     steelyard run op/softmax -a n=[1024,8192] -V eager,compile --vs eager
     steelyard run my_kernel.py --budget quick
     steelyard run -- ./prog --n 5 -- ./prog2 --n 5
+    steelyard run -a n=1..8:1 --prepare 'rm -rf cache' -- ./prog --n {n}
     """
     from steelyard.engine import conduct
     from steelyard.engine.retry import parse_retry
@@ -232,7 +243,7 @@ def _request(options: dict[str, Any]) -> Request:
         ranks=_whole("ranks", options["ranks"]),
         flags=dict(read_flag(text) for text in options["flags"]), settings=settings, env=options["env"], device_index=index,
         filters=Filters(tuple(options["filters"]), tuple(options["excludes"])), part=options["partition"] or "",
-        trust=options["trust"], on=options["on"] or "",
+        trust=options["trust"], on=options["on"] or "", names=tuple(options["names"]), prepare=tuple(options["prepares"]),
     )  # fmt: skip
 
 
@@ -354,6 +365,9 @@ def read_settings(options: dict[str, Any]) -> dict[str, Any]:
     for name in (*asked, "telemetry", *PASSES, *readers):
         if (given := options.get(name)) is not None:
             found[name] = readers[name](given) if name in readers else given
+    if parse_count(options.get("warmup") or "", least=0) is not None:
+        found["warmup_runs"] = int(options["warmup"])
+        del found["warmup"]
     for name in ("budget", "timeout", "memory"):
         if name in found and not found[name] > 0:
             raise UsageError(f"--{name} must be more than 0, not {options[name]!r}")

@@ -328,6 +328,7 @@ _SETTINGS: Mapping[str, Callable[[Any], Any]] = {
     "settle": _times,
     "sampling": choice(get_args(Sampling)),
     "warmup": _seconds,
+    "warmup_runs": _whole(0),
     "rtol": _tolerance,
     "atol": _tolerance,
     "verify": lambda value: value if value == "full" else _yes_or_no(value),

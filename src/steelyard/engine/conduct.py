@@ -13,7 +13,7 @@ from steelyard import codec, registry
 from steelyard.analyze import foreseen
 from steelyard.analyze.foreseen import Foreseen
 from steelyard.codec.expectations import Expectation
-from steelyard.engine import envs, partition, plan, retry, roofs, run, selection, sides, waits
+from steelyard.engine import commands, envs, partition, plan, retry, roofs, run, selection, sides, waits
 from steelyard.engine.consent import Consent, all_own
 from steelyard.engine.describe import describe
 from steelyard.engine.place import Place
@@ -74,7 +74,7 @@ def prepare(request: Request, store: Store) -> Plan:
         experiment, include=tuple(_recalled(item, consent) for item in experiment.include),
         pairs=tuple((_recalled(head, consent), _recalled(base, consent)) for head, base in experiment.pairs),
     )  # fmt: skip
-    against = selection.command_case(request.commands[0], request) if len(request.commands) > 1 else None
+    against = commands.bases(request)
     if against and sides.is_side(experiment.settings.vs):
         raise UsageError(f"several programs are compared with each other, so {experiment.settings.vs} cannot be the base", do="name one")
     place = sides.here(experiment.settings.vs, place, experiment.files)

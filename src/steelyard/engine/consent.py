@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 from steelyard import codec
 from steelyard.errors import StoreError, UsageError
 from steelyard.model.case import Case
+from steelyard.model.programs import ARGV, PROGRAM, preparation, words_of
 from steelyard.model.values import Digest, render
 from steelyard.store.refs import locate
 from steelyard.store.runs import Header, Run, RunWriter, Store
 
-PROGRAM = "command"
 MOST_LINES, LONGEST = 8, 300
 
 
@@ -79,8 +79,9 @@ def doubt(run: Run) -> str:
 def _executed(runs: Sequence[Run], cases: Sequence[Case], files: Sequence[str]) -> Iterator[str]:
     for case in cases:
         if case.workload == PROGRAM:
-            argv = dict(case.params).get("argv")
-            yield f"the program {shlex.join(map(str, argv)) if isinstance(argv, list) else argv}"
+            params = dict(case.params)
+            yield f"the program {shlex.join(words_of(params)) or params.get(ARGV)}"
+            yield from (f"before each run of it: {line}" for line in [preparation(params)] if line)
         yield from (f"with {name}={value}" for name, value in case.flags)
     for run in runs:
         commit = run.header.machine.get("git")

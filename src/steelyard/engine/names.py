@@ -231,7 +231,7 @@ def settle(case: Case, catalogue: Catalogue) -> Case:
         raise unknown("backend", case.backend, catalogue.backends)
     axes: Mapping[str, Sequence[Any]] = info["axes"]
     for key, _ in case.params:
-        if key not in axes:
+        if key not in axes and not info.get("free"):
             raise unknown(f"axis of {case.workload}", key, axes)
     for key, value in case.params:
         _check_value(case.workload, key, value, axes)
@@ -260,7 +260,7 @@ def settle(case: Case, catalogue: Catalogue) -> Case:
         chain.append(_spelt(step, variant, written))
     given = dict(case.params)
     variant_text = "+".join(map(str, chain)) or IDENTITY
-    if len(given) == len(axes) and variant_text == case.variant:
+    if given.keys() >= axes.keys() and variant_text == case.variant:
         return case
     return replace(case, params=tuple({**{key: values[0] for key, values in axes.items()}, **given}.items()), variant=variant_text)
 
@@ -303,7 +303,7 @@ def fits(rule: Rule, case: Case, catalogue: Catalogue) -> bool:
 
 def _check_value(workload: str, key: str, value: Any, axes: Mapping[str, Sequence[Any]]) -> None:
     """Refuse a value of another type than an axis has."""
-    usual = axes[key][0] if axes[key] else None
+    usual = axes[key][0] if axes.get(key) else None
     number = isinstance(usual, (int, float)) and not isinstance(usual, bool)
     if number and (isinstance(value, (str, list, dict, bool)) or value is None):
         raise UsageError(f"axis {key} of {workload} takes a number, not {value!r}", do=f"for example -a {key}={usual}")

@@ -24,6 +24,7 @@ from steelyard.errors import NothingMeasured, UsageError
 from steelyard.measuring import rules
 from steelyard.model.case import IDENTITY, Case, parse_base
 from steelyard.model.experiment import PASSES, Experiment, Matrix, ResultRow, Rule, Settings, UserScript
+from steelyard.model.programs import PROGRAM, words_of
 from steelyard.registry import Catalogue
 
 Entries = tuple[tuple[str, str], ...]
@@ -141,11 +142,11 @@ def expand(
     *,
     place: Place | None = None,
     entries: Entries = (),
-    against: Case | None = None,
+    against: Mapping[Case, Case] | None = None,
     other: BaseSide | None = None,
     filters: Filters | None = None,
 ) -> Plan:
-    """Turn matrices, included cases, filters and rules into jobs; `against` is one base for all, in place of a variant."""
+    """Turn matrices, included cases, filters and rules into jobs; `against` has the base of each, in place of a variant."""
     if experiment.script:
         return _scripted(experiment, experiment.script, place or Place(), entries)
     names.refuse(experiment, catalogue)
@@ -197,7 +198,7 @@ def expand(
     jobs, weighed = _jobs(kept, named, wanted, denied, experiment, catalogue, place or Place(), against, other)
     sources = dict(catalogue.sources)
     for job in jobs:
-        sources |= modules.programs(dict(job.case.params).get("argv") or (), Path.cwd()) if job.case.backend == "command" else {}
+        sources |= modules.programs(words_of(dict(job.case.params)), Path.cwd()) if job.case.backend == PROGRAM else {}
     return Plan(
         experiment, tuple(jobs), tuple(dropped), entries, other, idle=_idle(experiment, cases, catalogue), sources=sources,
         pairs=tuple(weighed), rows=pairing.whole_rows(rows, left),
@@ -325,7 +326,7 @@ def _jobs(
     experiment: Experiment,
     catalogue: Catalogue,
     place: Place,
-    against: Case | None,
+    against: Mapping[Case, Case] | None,
     other: BaseSide | None,
 ) -> tuple[list[Job], list[Job]]:
     """A job for every case and for each base, and one for every pair that is weighed beside them.
@@ -335,7 +336,8 @@ def _jobs(
     settings = experiment.settings
     wanted: dict[Case, Case | None] = {case: case for case in cases} if other else {}
     vs = None if other else settings.vs
-    bases = {case: against if vs is None else settle(base_of(case, vs), catalogue) for case in (() if other else cases)}
+    told = against or {}
+    bases = {case: told.get(case) if vs is None else settle(base_of(case, vs), catalogue) for case in (() if other else cases)}
     if vs is not None and bases and all(base == case for case, base in bases.items()):
         raise nothing_to_compare(vs, list(bases), catalogue)
     for case, base in bases.items():

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from steelyard import codec, registry
-from steelyard.engine import configs, opening
+from steelyard.engine import commands, configs, opening
 from steelyard.engine.describe import describe
 from steelyard.engine.filters import Filters
 from steelyard.engine.names import errors_at, select
-from steelyard.engine.place import THREAD_VARIABLES, Place
+from steelyard.engine.place import Place
 from steelyard.engine.plan import Entries
 from steelyard.engine.sides import here, is_side
 from steelyard.errors import UsageError
@@ -31,7 +31,7 @@ class Request:
     """What was asked for; empty fields leave the experiment's own choice.
 
     `filters` and `part` choose among the cases that all the rest gives. `trust` names runs of others that may be looked
-    up; `on` is the farm that measures.
+    up; `on` is the farm that measures. `names` and `prepare` are those of the programs, in their order.
     `options` are the axes that have an option of their own on the command line, which errors about them name.
     """
 
@@ -53,6 +53,8 @@ class Request:
     part: str = ""
     trust: tuple[str, ...] = ()
     on: str = ""
+    names: tuple[str, ...] = ()
+    prepare: tuple[str, ...] = ()
 
 
 def gather(request: Request, place: Place) -> tuple[Experiment, Catalogue, Entries]:
@@ -84,14 +86,16 @@ def gather(request: Request, place: Place) -> tuple[Experiment, Catalogue, Entri
         if env := (Case.parse(id) if isinstance(id, str) else id).env:
             raise UsageError(f"{id} says its environment itself, so --env cannot be given beside it", do=f"leave out --env, or :env={env}")
     _check_options(request.options, matrices, catalogue)
-    strangers = _foreign(matrices, request.axes, catalogue)
+    if request.commands and not matrices:
+        commands.check_axes(request)
+    strangers = _foreign(matrices, request.axes, catalogue, commands.own_axes(request))
     experiment = Experiment(
         name=" ".join(source.name for source in sources) or "command line",
         description=sources[0].description if len(sources) == 1 else "",
         matrix=tuple(
             part for matrix, foreign in zip(matrices, strangers, strict=True) for part in _override(matrix, request, foreign).apart()
         ),
-        include=(*included, *(command_case(argv, request) for argv in request.commands)),
+        include=(*included, *commands.cases(request)),
         pairs=tuple(pair for source in sources for pair in source.pairs),
         rows=tuple(row for source in sources for row in source.rows),
         exclude=tuple(rule for source in sources for rule in source.exclude),
@@ -115,8 +119,8 @@ def _of_files(sources: Sequence[Experiment], catalogue: Catalogue) -> list[Matri
 
 def _refuse_overrides(request: Request, elsewhere: bool) -> None:
     """A case id and a program say everything themselves; an option that would change nothing is a mistake."""
-    own = () if request.commands else ("threads", "flags")
-    asked = [name for name in ("axes", "backend", "variant", "mode", "device", "ranks", *own) if getattr(request, name)]
+    own = () if request.commands else ("axes", "threads", "flags")
+    asked = [name for name in ("backend", "variant", "mode", "device", "ranks", *own) if getattr(request, name)]
     if asked and not elsewhere:
         raise UsageError(f"a case id or a program is complete, so {', '.join(asked)} cannot be given beside it", do="change the id itself")
 
@@ -229,10 +233,10 @@ def _override(matrix: Matrix, request: Request, foreign: Collection[str]) -> Mat
     return replace(matrix, axes={**matrix.axes, **axes}, flags=flags, env=env, **asked)
 
 
-def _foreign(matrices: Sequence[Matrix], axes: Iterable[str], catalogue: Catalogue) -> list[set[str]]:
-    """For each matrix the axes asked for that its workloads do not have and those of another do; what nobody has is a mistake."""
+def _foreign(matrices: Sequence[Matrix], axes: Iterable[str], catalogue: Catalogue, programs: Sequence[str]) -> list[set[str]]:
+    """For each matrix the axes asked for that are those of another, or of programs, and not its own; what nobody has is a mistake."""
     have = [_axes_of(matrix, catalogue) for matrix in matrices]
-    known = set().union(*have)
+    known = set[str]().union(*have, *(key.split(",") for key in programs))
     return [{key for key in axes if set(key.split(",")) & known - own} for own in have]
 
 
@@ -264,16 +268,6 @@ def _settings(sources: Sequence[Experiment], asked: Mapping[str, Any]) -> Settin
             why = ", ".join(f"{source}: {value}" for value, source in said.items())
             raise UsageError(f"the files disagree about {name}", why=why, do=f"give --{name.replace('_', '-')}, or run them one by one")
     return replace(sources[0].settings if sources else Settings(), **asked)
-
-
-def command_case(argv: tuple[str, ...], request: Request) -> Case:
-    """A program with its arguments is a case like any other, with the threads and flags asked for.
-
-    Without threads a program has its own way, so one thread that is asked for is told by the variables that ask for it.
-    """
-    threads = request.threads[0] if request.threads else 1
-    asked = dict.fromkeys(THREAD_VARIABLES, "1") if request.threads and threads == 1 else {}
-    return Case("command", (("argv", list(argv)),), backend="command", threads=threads, flags=tuple((asked | {**request.flags}).items()))
 
 
 def read_devices(words: Sequence[str]) -> tuple[tuple[str, ...], str]:

@@ -169,7 +169,10 @@ def empty_cost(task: Task, timer: Timer, calls: int) -> tuple[float, float]:
 
 
 def warm_up(loop: Loop, timer: Timer, calls: int, settings: Settings, tell: Tell) -> tuple[float, int, str]:
-    """Run blocks until a trend test over the last ones is flat and the clock is steady, or a quarter of the budget is spent."""
+    """Run blocks until a trend test over the last ones is flat and the clock is steady, or a quarter of the budget is spent.
+
+    A number of runs that was asked for has the first call in it, which came before.
+    """
     limit = settings.budget / 4 if settings.warmup is None else settings.warmup
     recent: list[float] = []
     spent, blocks = 0.0, 0
@@ -177,6 +180,10 @@ def warm_up(loop: Loop, timer: Timer, calls: int, settings: Settings, tell: Tell
         took = loop(calls) * 1e-9
         spent, blocks = spent + took, blocks + 1
         recent.append(took)
+        if settings.warmup_runs is not None:
+            if blocks >= settings.warmup_runs - 1:
+                return spent, blocks, "runs"
+            continue
         if spent >= limit:
             return spent, blocks, "time"
         due = settings.warmup is None and blocks >= WINDOW and blocks % (WINDOW // 2) == 0

@@ -242,6 +242,8 @@ class Workload:
     witness: Callable[[Case, Any], Case | None] | None = None
     """The case whose answer a case is held against under these settings and that has to be asked first; None where nothing has to.
     The conductor asks workloads of ours before it measures."""
+    free: bool = False
+    """Whether cases may have parameters beside its axes, as a program's scan has; what they mean is the body's own affair."""
 
     def on(self, backend: str) -> Callable[[Body], Body]:
         """Add the body for another framework."""
@@ -268,7 +270,7 @@ class Workload:
         return {
             "name": self.name, "axes": {key: list(values) for key, values in self.axes.items()}, "tags": list(self.tags),
             "doc": self.doc, "modes": list(self.modes), "sizes": {key: dict(value) for key, value in self.sizes.items()},
-            "backends": list(self.bodies), "opens": self.opens,
+            "backends": list(self.bodies), "opens": self.opens, "free": self.free,
             "variants": {name: item.describe() for name, item in self.variants.items()},
         }  # fmt: skip
 
@@ -289,13 +291,14 @@ def workload(
     identify: Callable[[Path], str] | None = None,
     suits: Callable[[Mapping[str, Any]], Sequence[str]] | None = None,
     witness: Callable[[Case, Any], Case | None] | None = None,
+    free: bool = False,
 ) -> Callable[[Body], Workload]:
     """Define what is computed; the function's arguments are the axes, and `be` is the backend, one of those it is written for.
 
     `axes` are the usual values of each argument, `sizes` named sets of other values, for `-a size=NAME`. `tags` select it: `tag:smoke`,
     `tier:1`. `modes` are those that it can be measured in: eval, fwd, bwd, train. `backend` is what the decorated body is written for;
     `on` adds another. `imports` are modules that take long to import: that time is told apart from that of building. `opens` names
-    the argument that is a file's path. From `examine` to `witness` they are hooks that Steelyard's own workloads use.
+    the argument that is a file's path. From `examine` on they are hooks that Steelyard's own workloads use.
     """
     if not isinstance(name, str):
         raise UsageError(f"a workload's name is text, not {name!r}", do='write @workload("my/name", axes={…})')
@@ -318,7 +321,7 @@ def workload(
     def define(body: Body) -> Workload:
         made = Workload(
             name, values, tuple(tags), summary_of(body), tuple(modes), sizes or {}, examine=examine, imports=tuple(imports), refuse=refuse,
-            opens=opens, contents=contents, identify=identify, suits=suits, witness=witness,
+            opens=opens, contents=contents, identify=identify, suits=suits, witness=witness, free=free,
         )  # fmt: skip
         for each in [backend] if isinstance(backend, str) else backend:
             made.on(each)(body)

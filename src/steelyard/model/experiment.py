@@ -55,7 +55,8 @@ class Settings:
     `reference` is what variants are held against: the plain task of their own backend, or what that one itself is held against,
     which is the same for all stacks; an exported program may be held against StableHLO's reference interpreter in place of what was
     recorded with it. `allow` names what an exported program may do beside computing, such as a custom call of the host, and
-    which Triton kernels of a trace may run and which modules it may import.
+    which Triton kernels of a trace may run and which modules it may import. `warmup_runs` is how many blocks (of a program: runs)
+    go untimed in place of a time, the first call among them.
 
     From `peak_memory` to `save_output` they ask for passes beside the timing; `compile_time` is how many processes each of its
     figures comes from, and `profile` may be "stacks", with which a flame graph can be drawn. `fixed` is another system's protocol in
@@ -91,6 +92,7 @@ class Settings:
     fixed: Fixed | None = None
     rule: str | None = None
     allow: tuple[str, ...] = ()
+    warmup_runs: int | None = None
 
     def __post_init__(self) -> None:
         words = {"sampling": Sampling, "reference": Reference, "isolate": Isolation, "dump_ir": GraphForm, "save_output": Saved}
@@ -103,6 +105,9 @@ class Settings:
         for name in ("budget", "precision", "margin", "warmup", "timeout"):
             if (value := getattr(self, name)) is not None and not is_amount(value):
                 raise UsageError(f"{name} is {str(value)[:60]}", do="give a finite number of at least 0")
+
+        if self.warmup is not None and self.warmup_runs is not None:
+            raise UsageError("warmup and warmup_runs are both given", do="give one of them")
 
     @property
     def scrutinised(self) -> bool:

@@ -13,6 +13,7 @@ from steelyard.errors import UsageError
 from steelyard.model import effects
 from steelyard.model.case import ENV, HERE, IDENTITY, Case
 from steelyard.model.pair import MARGIN, Delta, Verdict, judge
+from steelyard.model.programs import ARGV, NAME, PROGRAM, filled, used, values_of, words_of
 from steelyard.model.record import BAD, Figure, Record
 from steelyard.model.units import measured, with_error
 from steelyard.model.values import value_text
@@ -27,7 +28,7 @@ VERDICT_GLYPHS: dict[Verdict, str] = {
     "failed": "✗",
     "incomparable": "–",
 }
-COMMAND = "command"
+COMMAND = PROGRAM
 UNVERIFIED, IDENTICAL = "○", "="
 LONGEST_REASON = 500
 RANGE = " to "
@@ -182,8 +183,8 @@ def facets(case: Mapping[str, Any]) -> dict[str, str]:
     """Everything that tells two cases of a workload apart, except backend and variant, each as the text to show."""
     params = dict(case.get("params") or {})
     found: dict[str, str] = {}
-    if case.get("workload") == COMMAND and "argv" in params:
-        found["argv"] = command_line(params.pop("argv"))
+    if case.get("workload") == COMMAND and ARGV in params:
+        found[ARGV], params = program_words(params)
     if case.get("workload") == calls.CALL:
         found, params = {key: clean(text) for key, text in calls.facets(params).items()}, {}
     dtype = params.pop("dtype", None)
@@ -214,6 +215,15 @@ USUAL = {"mode": "eval", "device": "cpu", "threads": "threads=1", "ranks": "rank
 def command_line(argv: Any) -> str:
     """A command as it would be typed."""
     return clean(shlex.join(str(item) for item in argv) if isinstance(argv, (list, tuple)) else argv)
+
+
+def program_words(params: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    """A program by its name, else as it would be typed, and the parameters that this does not say yet."""
+    name, values = params.get(NAME), values_of(params)
+    said = clean(filled(name, values)) if isinstance(name, str) else ""
+    told = [name] if said and isinstance(name, str) else [str(word) for word in params[ARGV]] if isinstance(params[ARGV], list) else []
+    known = {ARGV, NAME, *used(told, values)}
+    return said or command_line(words_of(params) or params[ARGV]), {key: value for key, value in params.items() if key not in known}
 
 
 def brief(id: str) -> str:

@@ -19,8 +19,9 @@ from steelyard.model.parts import NAMES, TOKENS, TOLD, generates, is_secondary
 from steelyard.model.record import Figure, Record, unweighed
 from steelyard.model.units import measured, percent, scale
 from steelyard.model.units import plain as quantity
-from steelyard.report.cells import aligned, check_mark, clean, delta_text, pad, parts_of, unpaired_text, verified_mark
+from steelyard.report.cells import COMMAND, aligned, brief, check_mark, clean, cut, delta_text, pad, parts_of, unpaired_text, verified_mark
 
+LONGEST_BASE = 24
 RATES = ("bus_bandwidth", "bandwidth", "compute", "item_rate")
 OWN = {
     "time",
@@ -231,6 +232,8 @@ def base_name(delta: Delta) -> str:
         base, head = _case(delta.base), _case(delta.head)
     except UsageError:
         return ""
+    if base.workload == head.workload == COMMAND:
+        return f" vs {cut(brief(delta.base), LONGEST_BASE)}"
     parts = [name for name, other in ((base.backend, head.backend), (base.variant, head.variant)) if name != other]
     return f" vs {clean('/'.join(parts))}" if parts else ""
 

@@ -118,7 +118,9 @@ def _figures(metrics: Mapping[str, Figure]) -> Rows:
 def _phases(record: Record) -> Rows:
     done = record.effective
     rows = [(label, figure_text(record.metrics[name])) for name, label in PHASES.items() if name in record.metrics]
-    ended = {"flat": "until flat", "time": "until its time was spent"}.get(str(done.get("warmup")), _value(done.get("warmup")))
+    ended = {"flat": "until flat", "time": "until its time was spent", "runs": "as many as asked"}.get(
+        str(done.get("warmup")), _value(done.get("warmup"))
+    )
     spent = quantity(done["warmup_time"], "s") if isinstance(done.get("warmup_time"), (int, float)) else ""
     rows.append(("warm-up", ", ".join(filter(None, (_blocks(done.get("warmup_blocks")), spent, ended)))))
     calls = done.get("calls_per_block")

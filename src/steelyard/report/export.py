@@ -1,4 +1,4 @@
-"""The report's figures for other programs and places: tables as CSV, everything in it as JSON, a summary as Markdown.
+"""The report's figures for other programs and places: tables as CSV, Parquet and Arrow, everything as JSON, a summary as Markdown.
 
 Names come from files and frameworks. A cell that a spreadsheet would run as a formula gets a quote before it, and no cell
 has a control character in it.
@@ -7,18 +7,20 @@ has a control character in it.
 from __future__ import annotations
 
 import csv
+import importlib
 import io
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from steelyard.model.parts import WEIGHED
+from steelyard.errors import UsageError
 from steelyard.report.cells import clean
 from steelyard.report.summary import markdown_report
 
-__all__ = ["cases_csv", "document_json", "figures_csv", "markdown_report", "table"]
+__all__ = ["arrow", "cases_csv", "document_json", "figures_csv", "markdown_report", "parquet", "require_arrow", "table"]
 
 Document = Mapping[str, Any]
+Table = tuple[Sequence[str], Sequence[Sequence[Any]]]
 
 RUNNABLE = ("=", "+", "-", "@")
 LONGEST_CELL = 32_000
@@ -26,11 +28,17 @@ LONGEST_CELL = 32_000
 PARTS = ("", " low", " high", " n")
 PLACE = ("run", "number", "created", "commit", "machine", "case")
 WORDS = ("status", "reason", "workload", "backend", "variant", "mode", "device", "threads", "ranks", "env")
+COUNTS = ("number", "n", "threads", "ranks")
 DELTA = {"ratio": "ratio", "low": "ratio low", "high": "ratio high", "verdict": "verdict"}
 LONG = ("run", "number", "case", "status", "metric", "value", "low", "high", "n", "unit", "better", "threads", "noise", "other load")
 
 
 def cases_csv(document: Document) -> str:
+    """The table of cases as CSV."""
+    return table(*cases_table(document))
+
+
+def cases_table(document: Document) -> Table:
     """One row per case; a figure has a column for its value, both ends of its 95 % interval and its count, with the unit in the head."""
     cases, metrics = document["cases"], document["metrics"]
     params = _names(case["params"] for case in cases)
@@ -57,14 +65,12 @@ def cases_csv(document: Document) -> str:
         row += [next((delta["base"] for delta in own if delta), None)] if weighed else []
         row += [delta.get(part) for delta in own for part in DELTA]
         rows.append(row)
-    return table(heads, rows)
+    return heads, rows
 
 
 def _weighed_parts(document: Document) -> dict[str, dict[str, Mapping[str, Any]]]:
-    """The deltas by metric and case, where more than the time was compared; each case's first."""
+    """The deltas by metric and case, where anything was compared; each case's first."""
     deltas = (document["comparison"] or {"deltas": ()})["deltas"]
-    if not any(delta["metric"] in WEIGHED for delta in deltas):
-        return {}
     found: dict[str, dict[str, Mapping[str, Any]]] = {}
     for delta in deltas:
         found.setdefault(delta["metric"], {}).setdefault(delta["case"], delta)
@@ -72,6 +78,11 @@ def _weighed_parts(document: Document) -> dict[str, dict[str, Mapping[str, Any]]
 
 
 def figures_csv(document: Document) -> str:
+    """The table of figures as CSV."""
+    return table(*figures_table(document))
+
+
+def figures_table(document: Document) -> Table:
     """One row per figure, in SI units: the form that plotting and statistics programs like."""
     rows = []
     for case in document["cases"]:
@@ -80,7 +91,53 @@ def figures_csv(document: Document) -> str:
             kind = document["metrics"].get(name, {})
             under = (case["threads"], case["noise"], case["other_load"])
             rows.append([*place, name, *figure, kind.get("unit"), kind.get("better"), *under])
-    return table(LONG, rows)
+    return LONG, rows
+
+
+def require_arrow() -> None:
+    """Say what to install before anything else is done for a file of columns."""
+    try:
+        importlib.import_module("pyarrow")
+    except ImportError as error:
+        gone = isinstance(error, ModuleNotFoundError) and error.name == "pyarrow"
+        why = "pyarrow is not installed" if gone else f"pyarrow cannot be loaded: {clean(error)}"
+        raise UsageError("cannot write Parquet or Arrow", why=why, do="pip install 'steelyard[arrow]', or -o cases.csv") from None
+
+
+def parquet(found: Table) -> bytes:
+    """The table as Parquet."""
+    made = io.BytesIO()
+    importlib.import_module("pyarrow.parquet").write_table(_columns(found), made)
+    return made.getvalue()
+
+
+def arrow(found: Table) -> bytes:
+    """The table as a file of Arrow's IPC format, which is Feather too."""
+    made, library = io.BytesIO(), importlib.import_module("pyarrow")
+    columns = _columns(found)
+    with library.ipc.new_file(made, columns.schema) as writer:
+        writer.write_table(columns)
+    return made.getvalue()
+
+
+def _columns(found: Table) -> Any:
+    """Columns with a type each; what no cell has is null. Nothing runs a cell of such a file, so text stays as it is."""
+    heads, rows = found
+    library = importlib.import_module("pyarrow")
+    types = {bool: library.bool_(), int: library.int64(), float: library.float64(), str: library.string()}
+    columns = [_alike(head, [row[place] for row in rows]) for place, head in enumerate(heads)]
+    return library.table([library.array(values, types[kind]) for kind, values in columns], names=[clean(head) for head in heads])
+
+
+def _alike(head: str, values: Sequence[Any]) -> tuple[type, list[Any]]:
+    """A column's one type, which no chance in its values decides: a median that is whole is no count."""
+    kinds = {type(value) for value in values if value is not None}
+    whole = head in COUNTS or head.endswith(" n") or head.startswith("param ")
+    if kinds == {bool} or (kinds == {int} and whole and all(value is None or abs(value) < 2**63 for value in values)):
+        return kinds.pop(), list(values)
+    if kinds and kinds <= {int, float}:
+        return float, [None if value is None else float(value) for value in values]
+    return str, [None if value is None else clean(value if isinstance(value, str) else json.dumps(value)) for value in values]
 
 
 def document_json(document: Document) -> str:

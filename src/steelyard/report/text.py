@@ -268,5 +268,5 @@ def _worth_showing(records: Sequence[Record], deltas: Mapping[str, Delta]) -> tu
     changed = [index for index, record in enumerate(records) if record.id in deltas and deltas[record.id].verdict in ("faster", "slower")]
     furthest = max(changed, key=lambda index: abs(math.log(deltas[records[index].id].ratio or 1)), default=None)
     if furthest is None:
-        return 0, ""
-    return furthest, "the largest change" if len(changed) > 1 else ""
+        return 0, "the first row in full" if len(records) > 1 else ""
+    return furthest, "the largest change" if len(changed) > 1 else "the only change"

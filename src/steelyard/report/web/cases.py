@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any
 
@@ -16,6 +16,7 @@ from steelyard.errors import StoreError
 from steelyard.machine.telemetry import UNITS
 from steelyard.model.case import ENV, IDENTITY
 from steelyard.model.parts import TOKENS, generates
+from steelyard.model.programs import ARGV
 from steelyard.model.record import MONITOR, Figure, Record
 from steelyard.model.units import plain as quantity
 from steelyard.model.values import value_text
@@ -97,10 +98,16 @@ def labels(seen: Sequence[PlacedRecord], told: Words = facets) -> dict[str, str]
             words = [text for name, text in said[id].items() if name in varying]
             words += ["/".join(part for part, several in zip(stacks[id], (backends, variants), strict=True) if len(several) > 1)]
             words = [word for word in words if word]
-            words = [said[id].get("argv", workload)] if workload == COMMAND else words
+            words = _of_program(said[id], varying) if workload == COMMAND else words
             several = len(by_workload) > 1 or not words
             found[id] = " ".join([workload, *words] if several and workload != COMMAND else words)
     return {item.record.id: found[item.record.id] for item in seen}
+
+
+def _of_program(said: Mapping[str, str], varying: Collection[str]) -> list[str]:
+    """A program's line, and what else of its own parameters tells it apart."""
+    rest = [text for name, text in said.items() if name in varying and name != ARGV]
+    return [said.get(ARGV, COMMAND), *rest]
 
 
 def in_common(seen: Sequence[PlacedRecord], told: Words = facets) -> list[str]:
