@@ -1,4 +1,4 @@
-"""`steelyard export`: a saved run in another tool's own format."""
+"""`steelyard export`: a saved run in another tool's format."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from steelyard.terminal import hand_out
 
 @click.command("export", context_settings=CONTEXT)
 @click.argument("ref", default="latest")
-@click.option("--to", "form", required=True, metavar="DIALECT", help="Whose format: a name from 'steelyard list dialects'.")
+@click.option("--to", "form", required=True, metavar="DIALECT", help="The format: a name from 'steelyard list dialects'.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Write here instead of to stdout.")
 @store_option
 def command(ref: str, form: str, output: Path | None, store: Path | str | None) -> int:
