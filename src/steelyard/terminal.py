@@ -1,4 +1,4 @@
-"""What every command and every dialect's command prints with: pure JSON on stdout, or a console that respects the reader's terminal."""
+"""Output for all commands, those of dialects too: pure JSON on stdout, or a console that respects the reader's terminal."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ if TYPE_CHECKING:
 
 WIDEST, NARROWEST = 100, 40
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": WIDEST}
-"""Settings of a command: how its help is asked for, and how wide it gets."""
+"""Click settings of every command: the help options and the width of help texts."""
 STEERING = re.compile("[\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
-"""Characters that JSON lets through and terminals obey: late control codes and those that turn the direction of text."""
+"""Characters that JSON does not escape and terminals obey: C1 control codes and those that change the direction of text."""
 
 
 def emit_json(value: Any, indent: int | None = 2) -> None:
-    """One JSON document on stdout, on one line where there is no indent; what JSON cannot say, such as NaN, becomes null."""
+    """Print one JSON document on stdout, on one line without an indent; what JSON cannot hold, such as NaN, becomes null."""
     text = json.dumps(plain(value), indent=indent, ensure_ascii=False, allow_nan=False)
     click.echo(STEERING.sub(lambda found: f"\\u{ord(found[0]):04x}", text))
 
 
 def plain(value: Any) -> Any:
-    """Dataclasses, paths and tuples as JSON knows them."""
+    """Convert dataclasses, paths and tuples to what JSON has."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
     if isinstance(value, Mapping):
@@ -47,9 +47,8 @@ def plain(value: Any) -> Any:
 
 
 def save(path: Path, content: str | bytes, *, folder: bool = False) -> None:
-    """Put a file in its place whole or not at all; a link is followed, and a pipe or a device is simply written to.
-
-    With `folder` the folder that it lies in is made where there is none.
+    """Write a file atomically; a link is followed, and a pipe or a device is simply written to. With `folder` its folder is created if
+    missing.
     """
     import tempfile
 
@@ -78,7 +77,7 @@ def save(path: Path, content: str | bytes, *, folder: bool = False) -> None:
 
 
 def hand_out(text: str, output: Path | None, what: str, then: str = "") -> None:
-    """To a file, with a line that says `what` is saved there and what to do `then`, or to stdout."""
+    """Write to a file and print a line that says `what` was saved there and what to do `then`, or write to stdout."""
     if output is None:
         click.echo(text, nl=False)
         return
@@ -87,45 +86,45 @@ def hand_out(text: str, output: Path | None, what: str, then: str = "") -> None:
 
 
 def umask() -> int:
-    """The permissions that new files of this user do not get."""
+    """The umask of this process."""
     held = os.umask(0o022)
     os.umask(held)
     return held
 
 
 def tell(text: str) -> None:
-    """To stderr, where nothing that a file, a model or an operator said can steer the terminal; columns stay as they are."""
+    """Print a line to stderr without control characters from files, models or operators; columns stay as they are."""
     from steelyard.report.cells import visible
 
     click.echo(visible(text), err=True)
 
 
 def put_line(text: str, indent: str = "") -> None:
-    """A line to stdout whose columns stay, and in which nothing that a file says can steer the terminal."""
+    """Print a line to stdout without control characters from files; columns stay as they are."""
     from steelyard.report.cells import visible
 
     click.echo(f"{indent}{visible(text)}")
 
 
 def say(text: object, *, aside: bool = False, indent: str = "") -> None:
-    """One line, whatever is in it; `aside` to stderr, where it is no data."""
+    """Print text as one line, to stdout or, with `aside`, to stderr."""
     from steelyard.report.cells import clean
 
     click.echo(f"{indent}{clean(text)}", err=aside)
 
 
 def warn(text: object) -> None:
-    """`warning: …` to stderr."""
+    """Print `warning: …` to stderr."""
     say(f"warning: {text}", aside=True)
 
 
 def width() -> int:
-    """Columns to draw in: the terminal's or COLUMNS, at most 100, which a pipe gets too."""
+    """The width to draw in: the terminal's or COLUMNS, at most 100; a pipe gets 100."""
     return max(NARROWEST, min(WIDEST, shutil.get_terminal_size((WIDEST, 24)).columns))
 
 
 def put(page: Text) -> None:
-    """Print a page whose lines fit the width already; rich would wrap each of them again, and half of the time would go there."""
+    """Print a page whose lines already fit the width, without rich's own wrapping, which took half of the time."""
     from rich.segment import Segments
 
     out = console()
@@ -144,7 +143,7 @@ def console(stderr: bool = False) -> Console:
 
 
 def heed_signals() -> None:
-    """SIGTERM and SIGHUP end a command as Ctrl-C does, so that it can say what was kept."""
+    """Make SIGTERM and SIGHUP end a command as Ctrl-C does, so that it can print what was saved."""
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _interrupt)
 

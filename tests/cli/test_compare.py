@@ -67,7 +67,7 @@ def test_nothing_to_compare_is_exit_code_5(store: str, capsys: pytest.CaptureFix
     assert main(["compare", "aaa1", "ccc1", "--store", store]) == 5
     assert "– incomparable: 10, measured on different machines: base on one, head on two" in printed(capsys)
     assert main(["compare", "aaa1", "--store", store]) == 5
-    assert "holds no comparison" in capsys.readouterr().err
+    assert "has no comparison" in capsys.readouterr().err
 
 
 def test_a_run_in_which_nothing_could_be_weighed_is_exit_code_5(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

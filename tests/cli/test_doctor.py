@@ -48,7 +48,7 @@ def test_measured_kept_and_shown(shaky: Path, capsys: pytest.CaptureFixture[str]
 
 def test_a_restless_machine_is_sent_to_the_doctor(shaky: Path, capsys: pytest.CaptureFixture[str]) -> None:
     cli.measure_noise("cpu", 1, None, as_json=False, chosen=trial(shaky, 0.001, 0.5))
-    assert "something disturbs this machine, and `steelyard doctor` says" in " ".join(capsys.readouterr().out.split())
+    assert "something disturbs this machine; `steelyard doctor` says" in " ".join(capsys.readouterr().out.split())
 
 
 def test_json(shaky: Path, capsys: pytest.CaptureFixture[str]) -> None:

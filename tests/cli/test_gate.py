@@ -175,13 +175,13 @@ def test_the_history_of_a_case_is_shown(tmp_path: Path, capsys: pytest.CaptureFi
     found = json.loads(capsys.readouterr().out)
     assert (len(found["points"]), found["changes"][0]["index"]) == (24, 12)
     assert main(["show", "latest", "--history", "--store", str(tmp_path)]) == 2
-    assert "--history is of one case" in capsys.readouterr().err
+    assert "--history needs one case" in capsys.readouterr().err
 
 
 def test_the_example_and_the_documented_policy_are_the_same_and_read(gate: Gate) -> None:
     root = Path(__file__).parents[2]
     example = (root / "examples" / "gate.toml").read_text(encoding="utf-8")
-    page = (root / "docs" / "howto" / "gate.md").read_text(encoding="utf-8")
+    page = (root / "docs" / "reference" / "gate-policy.md").read_text(encoding="utf-8")
     (shown,) = re.findall(r"^```toml\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
     assert tomllib.loads(shown) == tomllib.loads(example)
     assert gate({**SAME, CASES[0]: 1.02e-3}, policy=example)[0] == 0
@@ -190,7 +190,7 @@ def test_the_example_and_the_documented_policy_are_the_same_and_read(gate: Gate)
 
 
 def test_the_documented_workflow_is_yaml_and_calls_commands_that_exist() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "howto" / "gate.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "howto" / "gate-in-ci.md").read_text(encoding="utf-8")
     (text,) = re.findall(r"^```yaml\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
     steps = yaml.safe_load(text)["jobs"]["gate"]["steps"]
     typed = [shlex.split(step["run"].partition("||")[0]) for step in steps if step.get("run", "").startswith("steelyard")]

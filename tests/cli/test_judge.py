@@ -116,7 +116,7 @@ def test_the_limit_holds_for_all_steps_together(place: Path, judge: Judge) -> No
     [
         (["missing.py"], 2, "no such candidate"),
         (["candidates/right.py", "--resume"], 2, "--resume needs a file"),
-        (["candidates/right.py", "--json", "--format", "csv"], 2, "both say how to print"),
+        (["candidates/right.py", "--json", "--format", "csv"], 2, "exclude each other"),
         (["candidates/right.py", "--inputs", "fewer"], 2, "no 'fewer' in it"),
         (["candidates/right.py", "--only", "softmax"], 2, "softmax"),
         (["candidates/right.py::1"], 2, "is no name"),

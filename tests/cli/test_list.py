@@ -146,7 +146,7 @@ def test_a_file_is_shown_with_a_line_that_runs_it(own: str, capsys: pytest.Captu
         (["list", "runs", "kern.py"], "files define no runs"),
         (["list", "kern.py", "own/ad"], "did you mean own/add?"),
         (["show", "kern.py", "--history"], "has no samples and no history"),
-        (["show", "empty.py"], "defines nothing"),
+        (["show", "empty.py"], "defines no workload, variant or metric"),
         (["list", "broken.py"], "could not load"),
         (["show", "broken.py"], "ZeroDivisionError"),
     ],

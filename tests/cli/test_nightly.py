@@ -90,7 +90,7 @@ def test_a_slower_commit_is_confirmed_interleaved_and_stays_a_regression_until_s
     folder = Path(found["folder"])
     between = f"{first[:10]}..{second[:10]}"
     summary = (folder / "report.md").read_text(encoding="utf-8")
-    assert "### Compared with an older night until mended or accepted (1)" in summary
+    assert "### Compared with an older night until fixed or accepted (1)" in summary
     assert between in summary and "slower</b> ¦ 'oops'`" in summary and between in (folder / "report.html").read_text(encoding="utf-8")
     assert json.loads((folder / "verdict.json").read_text())["night"]["commits"] == between
     assert GROWN in (folder / "cases.csv").read_text(encoding="utf-8")
@@ -98,7 +98,7 @@ def test_a_slower_commit_is_confirmed_interleaved_and_stays_a_regression_until_s
     assert set(night["reports"]) >= {f"reports/{folder.name}/{name}" for name in ("report.html", "report.md", "cases.csv", "verdict.json")}
     done = steelyard("nightly", "night.toml", "--keep", "archive", cwd=project, check=4)
     again = lines(project)[-1]
-    assert "1 case stays compared with the last good night until mended or accepted" in done.stderr
+    assert "1 case stays compared with the last good night until fixed or accepted" in done.stderr
     assert f"--accept {again['run']} --case '{GROWN}' --reason" in done.stderr
     assert again["base"] == night["base"] and again["reports"][0].startswith(f"reports/{night['date']}-")
     steelyard("nightly", "--keep", "archive", "--accept", again["run"], "--reason", "worth it", cwd=project)
@@ -234,8 +234,8 @@ def test_failures_have_their_exit_code_and_the_next_night_no_base(tmp_path: Path
         (["night.toml", "--accept", "latest"], "--accept measures nothing"),
         (["--accept", "latest", "--reason", "x"], "no nights in"),
         (["--accept", "latest"], "no reason given"),
-        (["night.toml", "--case", "op/*"], "--case is about a night that is accepted"),
-        (["night.toml", "--reason", "so"], "--reason is about a night that is accepted"),
+        (["night.toml", "--case", "op/*"], "--case needs --accept"),
+        (["night.toml", "--reason", "so"], "--reason needs --accept"),
         (["nihgt.toml"], "did you mean night.toml"),
         (["night.toml", "--timeout", "0s"], "--timeout must be more than 0"),
         (["night.toml", "--polciy", "x"], "did you mean --policy"),
@@ -261,7 +261,7 @@ def test_two_nights_never_share_an_archive(tmp_path: Path, monkeypatch: pytest.M
 
 
 def page() -> str:
-    return (Path(__file__).parents[2] / "docs" / "howto" / "nightly.md").read_text(encoding="utf-8")
+    return (Path(__file__).parents[2] / "docs" / "howto" / "nightly-in-ci.md").read_text(encoding="utf-8")
 
 
 def parses(words: list[str]) -> None:

@@ -114,7 +114,7 @@ def test_results_of_other_tools_make_a_page(store: Store, tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["-o", "report.pdf"], ["kind of report is not clear", "'.pdf'", ".html .csv"]),
+        (["-o", "report.pdf"], ["cannot tell the kind of report", "'.pdf'", ".html .csv"]),
         (["-o", "report"], ["has no suffix"]),
         (["-o", "none/report.html"], ["cannot write", "there is no folder 'none'"]),
         (["-o", "folder.html"], ["cannot write", "it is a folder", "--site"]),

@@ -235,7 +235,7 @@ class TestTwoCheckouts:
             (("--vs-path", "../nowhere"), "there is no such folder"),
             (("--vs-path", "bench.py"), "it is a file"),
             (("--vs-path", "../empty"), "../empty has no bench.py"),
-            (("--vs-path", "../old", "--vs", "eager"), "--vs and --vs-path both name a base"),
+            (("--vs-path", "../old", "--vs", "eager"), "--vs and --vs-path exclude each other"),
             (("--vs-path", "../broken"), "path:../broken: could not load"),
             (("--vs", "env:nowhere"), "no environment named 'nowhere'"),
         ],

@@ -1,1 +1,1 @@
-"""The commands, each loaded only when called."""
+"""The commands; each module is imported only when its command is called."""

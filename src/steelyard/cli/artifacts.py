@@ -1,4 +1,4 @@
-"""`steelyard artifacts`: exported programs with their inputs and outputs, made, looked at, sent and fetched."""
+"""`steelyard artifacts`: exported programs with their inputs and outputs, making, listing, publishing and fetching them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FOLDER = click.Path(path_type=Path)
 
 
 class ArtifactCommands(Names):
-    """What can be done with artifacts."""
+    """Subcommands of `steelyard artifacts`."""
 
     kind = "command of artifacts"
 
@@ -39,7 +39,7 @@ def command() -> None:
 
 @command.command("make", context_settings=CONTEXT)
 @click.argument("words", nargs=-1, required=True, metavar="SELECTOR…")
-@click.option("-o", "--output", type=FOLDER, required=True, metavar="DIR", help="Where each case gets a folder of its own.")
+@click.option("-o", "--output", type=FOLDER, required=True, metavar="DIR", help="Folder to write to; each case gets a subfolder.")
 @click.option("--only", multiple=True, metavar="KIND", help="Only these programs: stablehlo_mlir, tflite_int8, stablehlo_mlir:vhlo, …")
 @click.option("-a", "--axis", "axes", multiple=True, metavar="NAME=VALUES", help="Values of an axis, as for run.")
 @click.option("-B", "--backend", "backends", multiple=True, metavar="LIST", help="Frameworks: torch, jax, tensorflow.")
@@ -47,14 +47,13 @@ def command() -> None:
 @click.option("--env", metavar="NAME", help="Make them in this environment, from steelyard env create.")
 @click.option("--seed", type=click.IntRange(0), help="Seed of all data and weights.")
 @click.option("--timeout", metavar="TIME", default="1h", show_default=True, help="Limit for one program.")
-@click.option("--again", is_flag=True, help="Also make what is there and sound already.")
+@click.option("--again", is_flag=True, help="Make again what is already there and intact.")
 @store_option
 @json_option
 def make(**options: Any) -> int:
     """Export the cases of SELECTOR… as programs on disk, with the inputs and outputs that they are verified by.
 
-    What lies in DIR and is what its manifest says is kept. A program whose exporter is missing is named with the command that
-    installs it.
+    Files in DIR that match their manifest are kept. If an exporter is missing, the command that installs it is printed.
     """
     from steelyard.cli.run import comma_list, read_axes
     from steelyard.engine import conduct, exporting
@@ -88,7 +87,7 @@ def _progress(name: str, program: str) -> None:
 
 
 def as_data(outcome: ExportOutcome) -> dict[str, Any]:
-    """An outcome as JSON has it."""
+    """An outcome as plain data for JSON."""
     from steelyard.terminal import plain
 
     held = outcome.held
@@ -97,7 +96,7 @@ def as_data(outcome: ExportOutcome) -> dict[str, Any]:
 
 
 def folders_in(place: Path) -> list[Path]:
-    """The folders of artifacts at a place: itself, or those in it."""
+    """The artifact folders at a place: the folder itself, or its subfolders."""
     from steelyard.artifacts.manifest import NAME
     from steelyard.files import unreadable
 
@@ -114,7 +113,7 @@ def folders_in(place: Path) -> list[Path]:
 
 
 def manifests_in(place: Path) -> dict[Path, ArtifactSet]:
-    """What each folder of a place says that it holds; one whose manifest cannot be read is told, and the others are answered for."""
+    """The manifest of each folder; a folder whose manifest cannot be read is reported and skipped."""
     from steelyard.artifacts import manifest
 
     found, broken = dict[Path, Any](), list[SteelyardError]()
@@ -131,7 +130,7 @@ def manifests_in(place: Path) -> dict[Path, ArtifactSet]:
 
 
 def code_of(place: Path, found: Sized) -> int:
-    """Not 0 where a folder's manifest could not be read."""
+    """The exit code; not 0 if a folder's manifest could not be read."""
     return FAILED if len(found) < len(folders_in(place)) else PASS
 
 
@@ -139,7 +138,7 @@ def code_of(place: Path, found: Sized) -> int:
 @click.argument("place", type=FOLDER, metavar="DIR")
 @json_option
 def listing(place: Path, as_json: bool) -> int:
-    """What is in DIR: a line for each model with its kinds of programs."""
+    """List DIR: a line for each model with its kinds of programs."""
     found = manifests_in(place)
     if as_json:
         emit_json([{"folder": str(path), **_summary(held)} for path, held in found.items()])
@@ -160,7 +159,7 @@ def _summary(held: ArtifactSet) -> dict[str, Any]:
 @click.argument("place", type=FOLDER, metavar="DIR")
 @json_option
 def show(place: Path, as_json: bool) -> int:
-    """All that the manifest of each model in DIR says."""
+    """Print the whole manifest of each model in DIR."""
     from steelyard.engine.exporting import told_programs
 
     found = manifests_in(place)
@@ -182,7 +181,7 @@ def show(place: Path, as_json: bool) -> int:
 @click.argument("place", type=FOLDER, metavar="DIR")
 @json_option
 def verify(place: Path, as_json: bool) -> int:
-    """Hold every file in DIR against the hash in its manifest; exit 3 where one is missing, cut, changed or not in it."""
+    """Check every file in DIR against the hash in its manifest; exit 3 if one is missing, truncated, changed or not listed."""
     from steelyard.artifacts import manifest
 
     def troubles_of(path: Path) -> list[str]:
@@ -206,7 +205,7 @@ def verify(place: Path, as_json: bool) -> int:
 @click.argument("url")
 @json_option
 def publish(place: Path, url: str, as_json: bool) -> int:
-    """Copy what is in DIR below URL: a folder, or an s3 or gs address. It is checked first, and what is there already is not sent again."""
+    """Copy DIR to URL: a folder, or an s3 or gs address. Files are verified first; those already there are not sent again."""
     from steelyard.artifacts import remote
 
     sent = remote.publish(folders_in(place), url, lambda line: tell(f"  {line}"))
@@ -224,8 +223,8 @@ def publish(place: Path, url: str, as_json: bool) -> int:
 def fetch(url: str, output: Path, as_json: bool) -> int:
     """Get artifacts from URL (a folder, http, https, s3, gs) into DIR, every file checked by its hash.
 
-    Files are kept by content (STEELYARD_ARTIFACTS), so that nothing is fetched twice; a fetch that was cut goes on. An archive
-    (.tgz, .zip) needs its hash behind it: URL#sha256=…
+    Files are kept by content (STEELYARD_ARTIFACTS), so that nothing is fetched twice; an interrupted fetch resumes. An archive (.tgz, .zip)
+    needs its hash in the URL: URL#sha256=…
     """
     from steelyard.artifacts import remote
 

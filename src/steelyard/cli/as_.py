@@ -14,7 +14,7 @@ from steelyard.model.dialect import Program
 
 
 class Dialects(Names):
-    """Dialects by name; the flags of one are read when it is called."""
+    """A command for each dialect; a dialect is imported only when it is called."""
 
     kind = "dialect"
 
@@ -25,7 +25,7 @@ class Dialects(Names):
         return next((_loaded(program) for program in _programs() if program.name == cmd_name), None)
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
-        """`param replay` is the program param-replay: a dialect's further programs may be named by two words."""
+        """`param replay` means the dialect param-replay: further programs of a dialect may be written as two words."""
         joined = "-".join(args[:2])
         if len(args) > 1 and any(program.name == joined for program in _programs()):
             args = [joined, *args[2:]]
@@ -37,7 +37,7 @@ class Dialects(Names):
 
 
 def _programs() -> Iterator[Program]:
-    """Ours first, so that a package that cannot be loaded does not stand in their way."""
+    """Built-in dialects first, so that a broken third-party package cannot hide them."""
     for dialect in registry.dialects():
         yield from dialect.commands()
 

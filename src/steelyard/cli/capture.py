@@ -1,4 +1,4 @@
-"""`steelyard capture`: an execution trace of a script, or of any case of ours."""
+"""`steelyard capture`: an execution trace of a script or of a case."""
 
 from __future__ import annotations
 
@@ -13,25 +13,29 @@ from steelyard.errors import NothingMeasured, UsageError
 
 @click.command("capture", context_settings={**CONTEXT, "ignore_unknown_options": True, "allow_interspersed_args": False})
 @click.option("--case", "case", metavar="CASE", help="Record one call of a case, as 'run' names it: an id, or a workload.")
-@click.option("-a", "--axis", "axes", multiple=True, metavar="NAME=VALUE", help="Of a case: a parameter of its workload.")
-@click.option("--mode", metavar="MODE", help="Of a case: eval, train, fwd or bwd.")
-@click.option("-d", "--device", metavar="DEVICE", help="Of a case: cpu or cuda.")
+@click.option("-a", "--axis", "axes", multiple=True, metavar="NAME=VALUE", help="With --case: a parameter of its workload.")
+@click.option("--mode", metavar="MODE", help="With --case: eval, train, fwd or bwd.")
+@click.option("-d", "--device", metavar="DEVICE", help="With --case: cpu or cuda.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), default=Path("trace.json"), show_default=True, metavar="FILE",
               help="The trace (.json, .json.gz), or a folder for rank-N.json of each rank.")  # fmt: skip
 @click.option("--profile", is_flag=True, help="Also a profiler's trace, linked into the trace: times of operators and kernels.")
-@click.option("--no-resources", is_flag=True, help="Without Triton kernels and integer tensors, which a replay needs.")
-@click.option("--steps", metavar="N[:M]", help="Of a script: only these steps of training, from 0, counted by calls of an optimizer.")
-@click.option("--ranks", type=click.IntRange(1, 256), help="Of a script: processes, as torchrun starts them; without it one by itself.")
-@click.option("--threads", type=click.IntRange(1, 4096), default=1, show_default=True, help="Of a script: CPU threads of each process.")
-@click.option("--timeout", default="10min", show_default=True, help="How long recording may take.")
+@click.option("--no-resources", is_flag=True, help="Do not record Triton kernels and integer tensors (a replay needs them).")
+@click.option("--steps", metavar="N[:M]", help="With a script: only these training steps, from 0, counted by optimizer calls.")
+@click.option(
+    "--ranks",
+    type=click.IntRange(1, 256),
+    help="With a script: number of processes, started as torchrun does. Default: one process, without torchrun.",
+)
+@click.option("--threads", type=click.IntRange(1, 4096), default=1, show_default=True, help="With a script: CPU threads of each process.")
+@click.option("--timeout", default="10min", show_default=True, help="Time limit for recording.")
 @json_option
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[SCRIPT.py [ARGUMENT]…]")
 def command(
     case: str | None, axes: tuple[str, ...], mode: str | None, device: str | None, output: Path, profile: bool, no_resources: bool,
     steps: str | None, ranks: int | None, threads: int, timeout: str, as_json: bool, words: tuple[str, ...],
 ) -> None:  # fmt: skip
-    """Record which operators of PyTorch run, with their arguments, in a worker: of a script from its first line to its last, of steps
-    of its training, or of one call of a case.
+    """Record which PyTorch operators run, with their arguments: in a whole script, in some of its training steps, or in one call of a case.
+    It runs in a worker process.
 
     \b
     steelyard capture -o step.json --steps 3 train.py --lr 0.1
@@ -52,7 +56,7 @@ def command(
         found = [capture.capture_case(request, find_store(None), output, limit, profile=profile, resources=not no_resources)]
     else:
         if axes or mode or device:
-            raise UsageError("-a, --mode and --device are for cases", do="a script says these itself")
+            raise UsageError("-a, --mode and --device are for cases", do="a script sets these itself")
         if ranks and ranks > 1 and output.suffix in (".json", ".gz"):
             raise UsageError(f"{output} is one file, and {ranks} ranks write one each", do="name a folder with -o")
         script = capture.ScriptRecording(Path(words[0]), words[1:], ranks, threads, _steps(steps))
@@ -73,24 +77,24 @@ def _steps(text: str | None) -> tuple[int, int] | None:
     match = re.fullmatch(r"(\d{1,9})(?::(\d{1,9}))?", text)
     first, end = (int(match[1]), int(match[2]) if match[2] else int(match[1]) + 1) if match else (0, 0)
     if end <= first:
-        raise UsageError(f"--steps {text} names no steps", do="write --steps 3 for one, --steps 3:5 for two")
+        raise UsageError(f"--steps {text}: not a step or a range of steps", do="write --steps 3 for one, --steps 3:5 for two")
     return first, end
 
 
 def _check_recorded(trace: Path) -> None:
-    """Refuse to call a trace saved in which nothing ran."""
+    """Raise an error if the trace holds no operator."""
     from steelyard.traces.reading import open_trace
 
     with open_trace(trace) as reader:
         if not any(node.is_operator or node.schema for node in reader):
             raise NothingMeasured(
-                "no operator was recorded", why="what ran while it was recorded called none of PyTorch's",
+                "no operator was recorded", why="the recorded code called no PyTorch operator",
                 do="record other steps, or a script that uses PyTorch", where=str(trace),
             )  # fmt: skip
 
 
 def _linked(trace: Path, profile: Path | None) -> str:
-    """Put the profiler's times into the trace itself; says how many nodes have one."""
+    """Put the profiler's times into the trace itself; returns how many nodes have one, in words."""
     if profile is None:
         return ""
     from steelyard.traces.linking import link, saved

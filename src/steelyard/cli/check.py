@@ -1,4 +1,4 @@
-"""`steelyard check`: validate files without running anything in them that is timed."""
+"""`steelyard check`: validate files without measuring anything."""
 
 from __future__ import annotations
 
@@ -18,15 +18,17 @@ if TYPE_CHECKING:
 
 @click.command("check", context_settings=CONTEXT)
 @click.argument("words", nargs=-1, required=True, metavar="FILE...")
-@click.option("--file", "files", multiple=True, metavar="FILE.py", help="Load what the files name from here: operators, workloads.")
-@click.option("--shapes/--no-shapes", default=True, help="Call each case once on tensors without data (needs torch). Default on.")
+@click.option(
+    "--file", "files", multiple=True, metavar="FILE.py", help="Python file that defines operators or workloads the checked files use."
+)
+@click.option("--shapes/--no-shapes", default=True, help="Check shapes: call each case once on meta tensors (needs torch). Default on.")
 @store_option
 @json_option
 def command(words: tuple[str, ...], files: tuple[str, ...], shapes: bool, store: Path | str | None, as_json: bool) -> int:
     """Check files without measuring anything: experiments (TOML, YAML, JSON), PARAM configs, workloads in .py files, gate policies,
     lists of expected failures, saved runs and other tools' result files.
 
-    Tells what each file is, every mistake in it, how many cases would run and what drops the others. The exit code is 2 if
+    Prints what each file is, every mistake in it, how many cases would run, and which rule drops the rest. The exit code is 2 if
     anything is wrong.
 
     \b
@@ -51,7 +53,7 @@ def command(words: tuple[str, ...], files: tuple[str, ...], shapes: bool, store:
 
 
 def _summary(item: Checked) -> str:
-    """What a file is and would do, and how much is wrong with it."""
+    """One line for a file: what it is, how many cases it would run, how many mistakes it has."""
     facts = [item.kind] if item.kind else []
     if item.cases is not None:
         facts.append(f"{item.cases} case{'' if item.cases == 1 else 's'} would run")
@@ -63,7 +65,7 @@ def _summary(item: Checked) -> str:
 
 
 def shape_words(shapes: ShapeCheck | None) -> Iterator[str]:
-    """How many shapes fit, and why others are not known."""
+    """How many shapes fit, and why the rest could not be checked."""
     if shapes is None:
         return
     if shapes.fit:

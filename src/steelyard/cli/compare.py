@@ -28,7 +28,7 @@ OWN = "vs"
     "metrics",
     metavar="NAME",
     multiple=True,
-    help="Compare this figure; may be repeated. By default time, of requests ttft and itl too.",
+    help="Compare this metric; may be repeated. By default time; for LLM requests also ttft and itl.",
 )
 @click.option(
     "--margin",
@@ -39,10 +39,10 @@ OWN = "vs"
 )
 @click.option("--floor", metavar="SHARE", help="Noise between runs, if you know it; at least this much is assumed, such as 1%.")
 @click.option(
-    "--alpha", type=click.FloatRange(LEAST_ALPHA, 0.5), help="Share of reported changes that may be chance. By default 0.01.",
+    "--alpha", type=click.FloatRange(LEAST_ALPHA, 0.5), help="Share of reported changes that may be false alarms. By default 0.01.",
 )  # fmt: skip
-@click.option("--allow-edited", is_flag=True, help="Compare cases whose workload was edited in between.")
-@click.option("--confirm", is_flag=True, help="Measure suspicious cases again, both sides interleaved, before calling anything a change.")
+@click.option("--allow-edited", is_flag=True, help="Also compare cases whose workload was edited between the two runs.")
+@click.option("--confirm", is_flag=True, help="Measure cases that look changed again, both sides interleaved, before reporting a change.")
 @trust_option
 @store_option
 @json_option
@@ -54,8 +54,7 @@ def command(
 
     BASE and HEAD are runs (k3f9, latest, latest~3, a path), several of them (a1b2,c3d4 or latest~3..latest), a commit, or a
     file of pyperf, pytest-benchmark, google-benchmark, nvbench, hyperfine, TritonBench, PyTorch/XLA or the PyTorch benchmark database, or a
-    folder of such files. With BASE alone, what was measured with --vs
-    inside that run is shown; vs RUN does the same.
+    folder of such files. With BASE alone, the comparisons measured with --vs inside that run are shown; vs RUN does the same.
     """
     from steelyard.analyze import sides
     from steelyard.analyze.compare import compare, usual_metrics
@@ -86,7 +85,7 @@ def command(
 
 
 def refuse_unpaired_options(given: Mapping[str, object]) -> None:
-    """What is about noise between runs has no meaning inside one, and is never ignored."""
+    """Reject options about noise between runs, which have no meaning inside one run."""
     named = [option for option, value in given.items() if value not in (None, False)]
     if "--confirm" in named:
         raise UsageError(
@@ -100,7 +99,7 @@ def refuse_unpaired_options(given: Mapping[str, object]) -> None:
 
 
 def own(side: RunsSide, metrics: Sequence[str], margins: dict[str, float], as_json: bool) -> int:
-    """The comparisons inside a run, which were paired when it was measured."""
+    """The paired comparisons that a run holds."""
     from steelyard.analyze.compare import OWN_METRICS, own_pairs
 
     known = {"time", *(name for run in side.runs for pair in run.pairs for name in pair.parts)}
@@ -110,18 +109,18 @@ def own(side: RunsSide, metrics: Sequence[str], margins: dict[str, float], as_js
     warn_of(side)
     found = own_pairs(side, margins=margins, metrics=metrics or OWN_METRICS)
     if not found.deltas:
-        raise NothingMeasured(f"{side.name} holds no comparison", do="name two sides, or measure with --vs: steelyard run … --vs eager")
+        raise NothingMeasured(f"{side.name} has no comparison", do="name two sides, or measure with --vs: steelyard run … --vs eager")
     return show(found, as_json)
 
 
 def check_trust(trusted: Sequence[str], confirm: bool) -> None:
-    """Trust without anything to execute would be ignored, and nothing is."""
+    """Reject --trust without --confirm: nothing would be executed, so it would have no effect."""
     if trusted and not confirm:
-        raise UsageError("--trust needs --confirm", why="without it nothing of a saved run is executed")
+        raise UsageError("--trust needs --confirm", why="without --confirm no code of a saved run is executed")
 
 
 def again(base: RunsSide, head: RunsSide, store: Store, trusted: Sequence[str] = ()) -> Confirm:
-    """Measure suspicious cases of two runs once more, interleaved; of runs that are not one's own only those that are trusted."""
+    """How cases that look changed are measured once more, interleaved. Code from runs made elsewhere is executed only with --trust."""
     for side in (base, head):
         if side.runs[-1].path.is_file():
             raise UsageError(f"{side.name} cannot be measured again", why="it is another tool's file", do="leave out --confirm")
@@ -155,7 +154,7 @@ def parse_margins(texts: Sequence[str], metrics: Sequence[str]) -> dict[str, flo
 
 
 def warn_of(*sides: RunsSide) -> None:
-    """What is wrong with the files themselves, beside the data."""
+    """Print warnings about damaged or unfinished result files."""
     from steelyard.cli.show import warn
 
     for side in sides:
@@ -164,7 +163,7 @@ def warn_of(*sides: RunsSide) -> None:
 
 
 def show(found: Comparison, as_json: bool) -> int:
-    """Print it as data or as a table; gives the exit code."""
+    """Print the comparison as JSON or as a table; returns the exit code."""
     if as_json:
         from steelyard.report.verdict import delta_document
 

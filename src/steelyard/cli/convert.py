@@ -1,4 +1,4 @@
-"""`steelyard convert`: another tool's config as an experiment file of ours."""
+"""`steelyard convert`: another tool's config as a Steelyard experiment file."""
 
 from __future__ import annotations
 
@@ -21,18 +21,21 @@ CONFIG = "config"
 @click.command("convert", context_settings=CONTEXT)
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Write here (.toml or .json) instead of to stdout.")
-@click.option("--file", "files", multiple=True, metavar="FILE.py", help="Load iterators and generators that the config names from here.")
-@click.option("--force", is_flag=True, help="Overwrite a file that is there.")
-@click.option("--to", "form", metavar="FORM", help="Of results: whose format to write them in. Of a trace: config is ours.")
-@click.option("--step", type=int, metavar="N", help="Of a trace: the step at this position, from 0.")
-@click.option("--subgraph", default="", metavar="NAME", help="Of a trace: the first node whose name holds NAME, and what is in it.")
+@click.option(
+    "--file", "files", multiple=True, metavar="FILE.py", help="Python file with the iterators and generators that the config names."
+)
+@click.option("--force", is_flag=True, help="Overwrite an existing file.")
+@click.option("--to", "form", metavar="FORM", help="For results: the format to write. For a trace: 'config' writes an experiment file.")
+@click.option("--step", type=int, metavar="N", help="For a trace: the step at this position, from 0.")
+@click.option(
+    "--subgraph", default="", metavar="NAME", help="For a trace: only the first node whose name contains NAME, with its children."
+)
 def command(file: Path, output: Path | None, files: tuple[str, ...], force: bool, form: str | None, step: int | None, subgraph: str) -> int:
-    """Turn another tool's config (recognised by content) into an experiment file that 'steelyard run' takes, or with --to its results into
-    those of another tool: TorchAO's CSV, TritonBench's JSON and others into records of the PyTorch OSS benchmark database.
-
-    Parts of it that are wrong, unknown operators and shapes that do not fit among them, are named, a line each, and left out; the
-    exit code is then 3. Of an execution trace it writes each call of a step once, weighted by how often it came; a run of that tells
-    how long the step takes.
+    """Turn another tool's config (recognised by content) into an experiment file that 'steelyard run' takes, or with --to convert results
+    to another tool's format: TorchAO's CSV, TritonBench's JSON and others to records of the PyTorch OSS benchmark database. Parts that
+    cannot be converted (unknown operators, shapes that do not fit) are listed, one line each, and left out; the exit code is then 3. From
+    an execution trace it writes each distinct call of a step once, weighted by how often it occurs; running that file predicts how long the
+    step takes.
 
     \b
     steelyard convert gemm.json -o gemm.toml
@@ -83,7 +86,7 @@ def command(file: Path, output: Path | None, files: tuple[str, ...], force: bool
 
 
 def _trace(file: Path, form: str, output: Path | None, step: int | None, subgraph: str, *, force: bool) -> int:
-    """The calls of a step as an experiment of ours or as a dialect's config; what cannot be called from a config is named."""
+    """Write the calls of a step as a Steelyard experiment or a dialect's config; calls that a config cannot express are listed."""
     from steelyard import registry
     from steelyard.traces import benchmarks
     from steelyard.traces.steps import read_trace
@@ -143,6 +146,6 @@ def _written(experiment: Experiment, comment: str, name: str, output: Path | Non
 def _keep_other_files(output: Path | None, *, force: bool) -> None:
     try:
         if output is not None and output.exists() and not force:
-            raise UsageError(f"{output} exists", do="give another name, or --force to overwrite it")
+            raise UsageError(f"{output} exists", do="choose another name, or --force to overwrite it")
     except OSError as error:
         raise UsageError(f"cannot write {output}", why=error.strerror or str(error)) from error

@@ -1,4 +1,4 @@
-"""`steelyard doctor`: is this machine fit to measure, and what to change."""
+"""`steelyard doctor`: checks whether this machine is fit to measure, and says what to change."""
 
 from __future__ import annotations
 
@@ -26,8 +26,10 @@ WORDS = {"ok": "fit", "note": "to know", "warn": "to change", "bad": "unfit"}
 
 @click.command("doctor")
 @click.option("--strict", is_flag=True, help="Exit with 3 when a finding says the machine is unfit to measure (✗).")
-@click.option("--peaks", "wants_peaks", is_flag=True, help="Measure what a device can do at most, so that runs show each case's share.")
-@click.option("--noise", "wants_noise", is_flag=True, help="Measure what change this machine can see in 1 s, 5 s and 30 s.")
+@click.option(
+    "--peaks", "wants_peaks", is_flag=True, help="Measure the peak rates of a device, so that runs show each case's share of them."
+)
+@click.option("--noise", "wants_noise", is_flag=True, help="Measure the smallest change this machine can detect in 1 s, 5 s and 30 s.")
 @click.option("-d", "--device", metavar="KIND", help="With --peaks or --noise: cpu or cuda. Default cpu.")
 @click.option("--threads", type=click.IntRange(min=1), help="With --peaks or --noise: CPU threads. Default 1.")
 @click.option("--budget", metavar="TIME", help="Sampling time per case. Default quick with --peaks, normal with --noise.")
@@ -43,9 +45,8 @@ def command(
     store: Path | str | None,
     as_json: bool,
 ) -> None:
-    """Say whether this machine is fit to measure, and what to change.
-
-    Each finding says what was seen, how much it matters to a timing (≈), and the exact command that changes it (→).
+    """Check whether this machine is fit to measure, and what to change. Each finding says what was seen, how much it affects timings (≈),
+    and the command that fixes it (→).
     """
     from steelyard.errors import FAILED, UsageError
     from steelyard.machine import doctor, facts, noise, peaks
@@ -68,7 +69,7 @@ def command(
         emit_json({"machine": machine, "key": key, "findings": findings, "peaks": roofs, "noise": floors})
     else:
         _draw(f"{facts.summary(machine)} · key {key}", findings)
-        unseen = "not measured here; learn what change this machine can see: steelyard doctor --noise"
+        unseen = "not measured here; measure the smallest change this machine can detect: steelyard doctor --noise"
         unknown = "none measured here, so no case shows its share; measure them: steelyard doctor --peaks"
         click.echo(f"noise: {', '.join(floors) or unseen}")
         click.echo(f"peaks: {', '.join(roofs) or unknown}")
@@ -77,7 +78,7 @@ def command(
 
 
 def _draw(title: str, findings: list[Observation]) -> None:
-    """Words wrap at the reader's width; a command never does, because half a command must not be pasted."""
+    """Wrap text at the terminal's width, but never a command, so that it can be pasted whole."""
     from rich.text import Text
 
     out, columns = console(), width()
@@ -106,7 +107,7 @@ def _wrapped(text: str, columns: int) -> list[str]:
 
 
 def measure_peaks(device: str, threads: int, budget: str | None, *, as_json: bool, scale: float = 1.0) -> None:
-    """Measure, keep and show the peaks of one device; `scale` shrinks every size, for a trial."""
+    """Measure, save and show the peak rates of one device; `scale` shrinks every size, for tests."""
     from steelyard.engine import conduct
     from steelyard.engine import peaks as work
     from steelyard.engine.selection import read_devices
@@ -139,7 +140,8 @@ def measure_peaks(device: str, threads: int, budget: str | None, *, as_json: boo
 
 
 def measure_noise(device: str, threads: int, budget: str | None, *, as_json: bool, chosen: Experiment | None = None) -> None:
-    """Weigh a few cases against themselves, keep how much that scatters, and show what change would stand out; `chosen` is for a trial."""
+    """Compare a few cases with themselves, save how much the results scatter, and show the smallest change that would be detected; `chosen`
+    is for tests."""
     from steelyard.engine import noise as work
     from steelyard.engine.selection import read_devices
     from steelyard.engine.waits import estimate
@@ -175,7 +177,7 @@ def _seconds(text: str | None, usual: float) -> float:
 
 
 def _executed(ready: Plan, option: str) -> Run:
-    """Run through the engine, so that isolation and locks hold, into a store that is gone afterwards."""
+    """Run the cases through the engine, with its isolation and locks, into a temporary store."""
     import sys
     import tempfile
 
@@ -192,7 +194,7 @@ def _executed(ready: Plan, option: str) -> Run:
 
 
 def _noise_lines(found: DeviceNoise, records: Sequence[Record]) -> list[str]:
-    """A row per case, how to read the table, and where to look if it is bad."""
+    """Lines of the noise page: a row per case, how to read the table, and what to do if the noise is high."""
     from steelyard.engine.noise import LENGTHS, smallest_change
     from steelyard.model.pair import MARGIN
     from steelyard.model.units import percent, plain
@@ -205,14 +207,12 @@ def _noise_lines(found: DeviceNoise, records: Sequence[Record]) -> list[str]:
     said = "A change of this size or more is found in 9 of 10 comparisons (--vs) of that --budget; a smaller one may end as unclear."
     worst = max(smallest_change(case, LENGTHS[1]) for case in found.cases.values())
     if worst > MARGIN:
-        said += (
-            f" {percent(worst)} in {LENGTHS[1]:g} s is much: something disturbs this machine, and `steelyard doctor` says what to change."
-        )
+        said += f" {percent(worst)} in {LENGTHS[1]:g} s is a lot: something disturbs this machine; `steelyard doctor` says what to change."
     return [*_table(rows), *_wrapped(said, width())]
 
 
 def _peak_lines(title: str, found: Peaks, sheet: Peaks | None) -> list[str]:
-    """A row per number format and one for memory; the vendor's figures stand beside those measured."""
+    """Lines of the peaks page: a row per number format and one for memory, with the vendor's figures beside the measured ones."""
     from steelyard.model.case import Case
     from steelyard.model.units import percent, plain
 
@@ -231,6 +231,6 @@ def _peak_lines(title: str, found: Peaks, sheet: Peaks | None) -> list[str]:
 
 
 def _table(rows: list[list[str]]) -> list[str]:
-    """Words to the left, numbers to the right; a row may end early."""
+    """The lines of a table: text left-aligned, numbers right-aligned; rows may have fewer cells than the head."""
     widths = [max(len(row[place]) for row in rows if len(row) > place) for place in range(len(rows[0]))]
     return ["   ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in rows]

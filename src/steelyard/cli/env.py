@@ -1,4 +1,4 @@
-"""`steelyard env`: environments for stacks that cannot live beside the others."""
+"""`steelyard env`: environments for stacks that cannot be installed together."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from steelyard.cli.output import emit_json, json_option
 
 
 class InstallSteps:
-    """What an installer does: one line that is rewritten on a terminal, a line for each step elsewhere, each with the time so far."""
+    """Shows an installer's progress with the time so far: one line rewritten on a terminal, a line per step elsewhere."""
 
     def __init__(self, stream: TextIO) -> None:
         from steelyard.report.progress import is_live
@@ -21,7 +21,7 @@ class InstallSteps:
         self.stream, self.live, self.begun = stream, is_live(stream), time.monotonic()
 
     def __call__(self, step: str) -> None:
-        """Say a step."""
+        """Show a step."""
         from steelyard.model.units import duration
         from steelyard.report.cells import clean
         from steelyard.report.progress import ERASE
@@ -39,7 +39,7 @@ class InstallSteps:
 
 
 @click.group(
-    "env", short_help="Environments for stacks that cannot live together.", context_settings={"help_option_names": ["-h", "--help"]}
+    "env", short_help="Environments for stacks that cannot be installed together.", context_settings={"help_option_names": ["-h", "--help"]}
 )
 def command() -> None:
     """Pinned virtual environments, one per stack; use one with 'steelyard run --env NAME'."""
@@ -48,16 +48,16 @@ def command() -> None:
 @command.command("create")
 @click.argument("stack")
 @click.argument("packages", nargs=-1)
-@click.option("--name", help="Name of the environment; the stack's name if not given.")
+@click.option("--name", help="Name of the environment. Default: the stack's name.")
 @click.option(
     "-r", "--requirements", multiple=True, type=click.Path(path_type=Path), metavar="PATH",
-    help="Install what a file asks for, or every requirements.txt below a folder; repeatable.",
+    help="Also install from a requirements file, or from every requirements.txt below a folder; repeatable.",
 )  # fmt: skip
 @json_option
 def create(stack: str, packages: tuple[str, ...], name: str | None, requirements: tuple[Path, ...], as_json: bool) -> int:
-    """Build the environment of a STACK (torch, jax, tensorflow, torch-xla, iree, litert, …; env list names all), with further PACKAGES.
+    """Build the environment of a STACK (torch, jax, tensorflow, torch-xla, iree, litert, …; env list names all), with extra PACKAGES.
 
-    STACK-VERSION is a stack in another version than the pinned one: jax-0.9, to be compared with jax.
+    STACK-VERSION is another version of a stack than the pinned one, such as jax-0.9 to compare with jax.
     """
     from steelyard.engine import envs
 
@@ -79,7 +79,7 @@ def create(stack: str, packages: tuple[str, ...], name: str | None, requirements
 @command.command("list")
 @json_option
 def listing(as_json: bool) -> int:
-    """Environments that exist, and stacks that can be built."""
+    """List environments that exist, and stacks that can be built."""
     from steelyard.engine import envs
     from steelyard.report.cells import visible
 

@@ -1,4 +1,4 @@
-"""`steelyard export`: a saved run in another tool's own format."""
+"""`steelyard export`: a saved run in another tool's format."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ OTHERS = {"hyperfine": "steelyard.analyze.foreign.hyperfine"}
 
 @click.command("export", context_settings=CONTEXT)
 @click.argument("ref", default="latest")
-@click.option("--to", "form", required=True, metavar="TOOL", help="Whose format: hyperfine, or a name from 'steelyard list dialects'.")
+@click.option("--to", "form", required=True, metavar="TOOL", help="The format: hyperfine, or a name from 'steelyard list dialects'.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Write here instead of to stdout.")
 @store_option
 def command(ref: str, form: str, output: Path | None, store: Path | str | None) -> int:

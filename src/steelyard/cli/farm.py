@@ -1,4 +1,4 @@
-"""`steelyard farm`: who measures what for a run on other machines, how fast, and how long it may take yet."""
+"""`steelyard farm`: progress of a run on other machines: stations, what each measures, rate, time left."""
 
 from __future__ import annotations
 
@@ -23,13 +23,12 @@ EVERY = 1.0
 
 @click.command("farm", context_settings=CONTEXT)
 @click.argument("run", required=False, default="latest")
-@click.option("-f", "--follow", is_flag=True, help="Go on telling until the run is over; on a terminal that is usual.")
+@click.option("-f", "--follow", is_flag=True, help="Keep printing until the run ends. Default on a terminal.")
 @json_option
 @store_option
 def command(run: str, follow: bool, as_json: bool, store: Path | str | None) -> int:
-    """Show where a run on other machines stands: its stations, what each measures, the rate, the time left, and hosts set aside.
-
-    On a terminal this is a table that is kept up to date until the run is over; elsewhere one line per event.
+    """Show the progress of a run on other machines: its stations, what each measures, the rate, the time left, and excluded hosts. On a
+    terminal this is a table, updated until the run ends; elsewhere one line per event.
 
     \b
     steelyard farm
@@ -81,7 +80,7 @@ def _lines(folder: Path, *, follow: bool) -> None:
 
 
 def _live(folder: Path) -> None:
-    """Redrawn until the run is over; Ctrl-C ends the looking and not the run."""
+    """Redraw the table until the run ends. Ctrl-C stops the display, not the run."""
     from rich.live import Live
 
     from steelyard.engine.farm.journal import read_journal
@@ -103,7 +102,7 @@ def _drawn(found: FarmOverview) -> Group:
 
 
 def lines_of(found: FarmOverview, now: float) -> list[str]:
-    """The table, line by line."""
+    """The lines of the table."""
     from steelyard.model.units import duration, number_of
     from steelyard.report.cells import clean
 

@@ -1,4 +1,4 @@
-"""`steelyard gate`: may this change pass? An exit code for CI, with everything that led to it."""
+"""`steelyard gate`: decides whether a change may pass: an exit code for CI, and the findings behind it."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 @click.argument("base")
 @click.argument("head", required=False)
 @click.option("--policy", metavar="FILE", type=_FILE, help="Margins, noise floor, allowed and expected failures, as TOML.")
-@click.option("--strict", is_flag=True, help="Exit with 6 when something is not settled, not confirmed or not comparable.")
-@click.option("--confirm", is_flag=True, help="Measure what looks slower again, interleaved, before it counts.")
+@click.option("--strict", is_flag=True, help="Exit with 6 if a comparison is not settled, not confirmed or not possible.")
+@click.option("--confirm", is_flag=True, help="Measure cases that look slower again, interleaved, before they count.")
 @trust_option
-@click.option("--allow-edited", is_flag=True, help="Compare cases whose workload was edited in between, too.")
+@click.option("--allow-edited", is_flag=True, help="Also compare cases whose workload was edited between the two runs.")
 @click.option("-o", "--output", metavar="FILE", type=_FILE, help="Write the verdict with all findings as JSON, such as verdict.json.")
 @click.option("--markdown", metavar="FILE", type=_FILE, help="Write a summary as Markdown.")
 @click.option("--summary/--no-summary", default=True, help=f"Append the Markdown to the job summary where {SUMMARY} is set. Default on.")
 @store_option
 @json_option
 def command(base: str, head: str | None, **options: Any) -> int:
-    """Judge HEAD against BASE: exit with 4 on a regression, 3 when cases fail that did not, 5 when nothing is comparable.
+    """Judge HEAD against BASE: exit with 4 on a regression, 3 if cases fail that passed before, 5 if nothing is comparable.
 
     BASE and HEAD are what 'steelyard compare' takes: a run, latest~3, a commit, a file. With one RUN alone, the pairs it holds
-    (from 'steelyard run --vs') are judged. Only what lies wholly beyond its margin and was measured interleaved is a regression;
-    what runs made apart suggest is listed as not confirmed, and --confirm settles it.
+    (from 'steelyard run --vs') are judged. A regression is a change whose interval lies wholly beyond the margin, measured interleaved.
+    Changes between separate runs are listed as not confirmed; --confirm measures them again.
 
     \b
     steelyard gate latest~1 latest --policy gate.toml
@@ -60,7 +60,7 @@ def command(base: str, head: str | None, **options: Any) -> int:
     if before.runs == after.runs:
         for option in ("confirm", "allow_edited"):
             if options[option]:
-                why = "the pairs of one run were measured interleaved, from the code of that moment"
+                why = "the pairs of one run were measured interleaved, with the code as it was then"
                 raise UsageError(f"--{option.replace('_', '-')} needs BASE and HEAD", why=why)
     warn_of(*((before, after) if head else (before,)))
     confirm = again(before, after, store, options["trust"]) if options["confirm"] else None
@@ -75,7 +75,7 @@ def command(base: str, head: str | None, **options: Any) -> int:
 
 
 def _write(judgement: Judgement, options: dict[str, Any]) -> None:
-    """Put the verdict into files once it was told: what cannot be written must not lose what took minutes to measure."""
+    """Write the verdict to files, after it was printed, so that a failing write does not lose it."""
     from steelyard.report.markdown import markdown
     from steelyard.report.verdict import verdict_document
 
@@ -88,7 +88,7 @@ def _write(judgement: Judgement, options: dict[str, Any]) -> None:
 
 
 def append_summary(path: Path, text: str) -> None:
-    """Add to the job summary; the verdict does not depend on it, so trouble is only told."""
+    """Append to the job summary; trouble is only a warning, as the verdict does not depend on it."""
     try:
         with path.open("a", encoding="utf-8") as file:
             if file.tell() + len(text.encode()) > MOST_SUMMARY:

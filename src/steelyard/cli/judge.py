@@ -1,4 +1,4 @@
-"""`steelyard judge`: rule on candidates for a problem, with answers that cannot be cheated."""
+"""`steelyard judge`: checks candidates for a problem: correct, faster, or cheating."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ FORMATS = ("words", "kernelbench", "gpumode", "flashinfer", "backendbench", "mar
 @click.argument("reference", metavar="REFERENCE")
 @click.argument("candidates", nargs=-1, required=True, metavar="CANDIDATE...")
 @click.option("--only", multiple=True, metavar="NAME", help="Only this problem of several; repeatable.")
-@click.option("--inputs", metavar="NAME", help="The function of the reference's file that makes the inputs, if not inputs or get_inputs.")
-@click.option("-d", "--device", default="cpu", help="Where to judge: cpu or cuda. Default cpu.")
+@click.option("--inputs", metavar="NAME", help="Function in the reference's file that makes the inputs. Default: inputs or get_inputs.")
+@click.option("-d", "--device", default="cpu", help="Device to judge on: cpu or cuda. Default cpu.")
 @click.option("--budget", default="normal", help="Timed calls for each candidate: quick, normal, thorough, or seconds.")
-@click.option("--margin", default="2%", help="Differences below this are the same. Default 2%.")
+@click.option("--margin", default="2%", help="Smaller differences count as the same. Default 2%.")
 @click.option("--timeout", default="60s", help="Time limit for one step of a candidate. Default 60s.")
 @click.option("--limit", default=None, help="Time limit for judging one candidate in all, such as 2m.")
 @click.option("--memory", default=None, help="Memory limit for a candidate's processes, such as 4GiB.")
-@click.option("--threads", default=1, type=click.IntRange(1), help="Threads that the contract allows. Default 1.")
+@click.option("--threads", default=1, type=click.IntRange(1), help="Contract: number of threads a candidate may use. Default 1.")
 @click.option("--in-place", is_flag=True, help="Contract: calls may change their inputs.")
 @click.option("--persistent", multiple=True, type=click.IntRange(0), metavar="N", help="Contract: input N is the same in every call.")
-@click.option("--reuses-output", is_flag=True, help="Contract: an output is valid until the next call only.")
-@click.option("--precision", type=click.Choice(PRECISIONS), help="Contract: the coarsest arithmetic that is admitted.")
-@click.option("--rtol", type=float, help="Relative tolerance in place of our own rule.")
-@click.option("--atol", type=float, help="Absolute tolerance in place of our own rule.")
-@click.option("--kernels", is_flag=True, help="List what each candidate launches.")
+@click.option("--reuses-output", is_flag=True, help="Contract: outputs are valid only until the next call.")
+@click.option("--precision", type=click.Choice(PRECISIONS), help="Contract: the lowest precision of arithmetic allowed.")
+@click.option("--rtol", type=float, help="Relative tolerance, instead of Steelyard's own rule.")
+@click.option("--atol", type=float, help="Absolute tolerance, instead of Steelyard's own rule.")
+@click.option("--kernels", is_flag=True, help="List the kernels each candidate launches.")
 @click.option("--strict", is_flag=True, help="Exit 6 if the time of a right candidate is unclear.")
 @click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Append each ruling to this file as a line of JSON.")
-@click.option("--resume", is_flag=True, help="Do not judge again what has its ruling in the file of --output.")
+@click.option("--resume", is_flag=True, help="Skip candidates that already have a ruling in the --output file.")
 @click.option("--format", "form", type=click.Choice(FORMATS), default="words", help="Print rulings as another system writes its results.")
 @json_option
 def command(
@@ -56,9 +56,9 @@ def command(
 ) -> int:
     """Judge candidates against a reference: is the answer right, is it faster, and did it cheat?
 
-    The code of both is run: judge only what you would run. Each candidate has processes of its own; expected answers and the clock
-    that decides are in others. Layouts: plain Python files, KernelBench, gpu-mode, FlashInfer-Bench, BackendBench. A candidate may be
-    a folder of candidates.
+    The code of both is executed: judge only code you would run yourself. Each candidate runs in its own processes; the expected answers and
+    the clock are in separate ones. Layouts: plain Python files, KernelBench, gpu-mode, FlashInfer-Bench, BackendBench. A candidate may be a
+    folder of candidates.
 
     \b
     steelyard judge reference.py candidate.py
@@ -71,7 +71,7 @@ def command(
     if resume and output is None:
         raise UsageError("--resume needs a file of rulings to go on from", do="name it: -o rulings.jsonl --resume")
     if as_json and form != "words":
-        raise UsageError(f"--json and --format {form} both say how to print", do="leave one of them out")
+        raise UsageError(f"--json and --format {form} exclude each other", do="leave one of them out")
     chosen = judge_options(_options(given))
     known = {str(ruling.facts["digest"]): ruling for ruling in _earlier(output)} if resume and output else {}
     many = len(candidates) > 1 or Path(candidates[0]).is_dir()
@@ -95,7 +95,7 @@ def command(
 
 
 def _tell(ruling: Ruling, *, many: bool) -> None:
-    """One candidate in full, or each of many in a line as it comes."""
+    """Print one candidate in full, or one line per candidate as rulings arrive."""
     from steelyard.report.rulings import row, ruling_page
 
     put(row(ruling, width=width()) if many else ruling_page(ruling, width=width()))
@@ -114,7 +114,7 @@ def _print(form: str, found: Sequence[Ruling], problems: dict[str, Any]) -> None
 
 
 def _earlier(file: Path) -> Iterator[Ruling]:
-    """Rulings that a file has already; a line that was cut off when its judge was killed is passed over."""
+    """The rulings already in a file; an incomplete last line (its judge was killed) is skipped."""
     from steelyard.codec import read_ruling
     from steelyard.files import RESULTS, read_text
 
@@ -131,7 +131,7 @@ def _earlier(file: Path) -> Iterator[Ruling]:
 
 
 def _append(file: Path, ruling: Ruling) -> None:
-    """One whole line more, also behind one that was cut off."""
+    """Append one line, on a line of its own even if the file ends in an incomplete one."""
     from steelyard.codec import encode, ruling_document
 
     try:
@@ -145,7 +145,7 @@ def _append(file: Path, ruling: Ruling) -> None:
 
 
 def _options(given: dict[str, Any]) -> dict[str, Any]:
-    """Options that were given, in the words of `steelyard.judge`."""
+    """The given options as keyword arguments of `steelyard.judge`."""
     found = {name: value for name, value in given.items() if value not in (None, False, ())}
     found["timeout"] = parse_seconds(given["timeout"])
     if given["limit"] is not None:

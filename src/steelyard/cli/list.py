@@ -1,4 +1,4 @@
-"""`steelyard list`: what can be named on a command line, and what a file defines, without importing a framework."""
+"""`steelyard list`: names that commands accept, and what a file defines, without importing a framework."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ HIDDEN = "fake"
 
 @dataclass(frozen=True)
 class Item:
-    """One thing of the list: what it is called, what it is for, what can be set on it."""
+    """One entry of the list: its name, what it is for, what can be set."""
 
     name: str
     doc: str
@@ -35,26 +35,24 @@ class Item:
 
     @property
     def tags(self) -> tuple[str, ...]:
-        """Words by which `tag:NAME` finds it."""
+        """Tags by which `tag:NAME` finds it."""
         return tuple(self.data.get("tags", ()))
 
 
 @click.command("list")
 @click.argument("words", metavar="[KIND] [FILE.py]... [PATTERN]...", nargs=-1)
-@click.option("--all", "everything", is_flag=True, help="Show what serves only Steelyard's own tests, too.")
-@click.option("--probe", "tried", is_flag=True, help="Of recipes: try each in a worker, and show accuracy, size and what is missing.")
-@click.option("-d", "--device", default="cpu", show_default=True, help="Where recipes are tried.")
-@click.option("--dtype", default="bf16", show_default=True, help="The format that recipes start from.")
+@click.option("--all", "everything", is_flag=True, help="Also show entries that only Steelyard's own tests use.")
+@click.option("--probe", "tried", is_flag=True, help="With recipes: try each in a worker, and show accuracy, size and missing packages.")
+@click.option("-d", "--device", default="cpu", show_default=True, help="With --probe: the device to try recipes on.")
+@click.option("--dtype", default="bf16", show_default=True, help="With --probe: the number format that recipes start from.")
 @store_option
 @json_option
 def command(
     words: tuple[str, ...], everything: bool, tried: bool, device: str, dtype: str, store: Path | str | None, as_json: bool
 ) -> None:
-    """List what there is.
-
-    KIND is workloads (the default), variants, recipes (those variants that change number formats or sparsity), backends, suites,
-    dialects, metrics, rules (of verification) or runs. A PATTERN is a name, a folder of names, a glob, or tag:NAME. For a FILE, lists
-    all it defines, or only one KIND.
+    """List available names. KIND is workloads (the default), variants, recipes (those variants that change number formats or sparsity),
+    backends, suites, dialects, metrics, rules (of verification) or runs. A PATTERN is a name, a folder of names, a glob, or tag:NAME. For a
+    FILE, lists all it defines, or only one KIND.
 
     \b
     steelyard list 'op/*'
@@ -120,7 +118,7 @@ def _opens(word: str) -> bool:
 
 
 def held_by(word: str) -> list[Item]:
-    """What a file or folder holds for a workload that opens files, one item per case."""
+    """The cases in a file or folder for a workload that opens files, one item each."""
     from steelyard import registry
     from steelyard.engine import opening
 
@@ -129,7 +127,7 @@ def held_by(word: str) -> list[Item]:
 
 
 def _dialect(dialect: Dialect) -> Item:
-    """What a dialect translates."""
+    """What a dialect can read, write or run, in words."""
     read = [words for words, part in (("config files", dialect.config), ("result files", dialect.results)) if part]
     told = [f"steelyard as {program.name}" for program in dialect.commands()]
     told += [f"reads its {' and '.join(read)}"] if read else []
@@ -161,7 +159,7 @@ def of_files(files: tuple[str, ...], kind: str | None) -> list[Item]:
 
 
 def choose(items: list[Item], patterns: tuple[str, ...], kind: str) -> list[Item]:
-    """What any of the patterns names; one that names nothing is a mistake, not an empty list."""
+    """The items that any of the patterns matches; a pattern without a match is an error."""
     found: set[str] = set()
     for pattern in patterns:
         names = {item.name for item in items if matches(item, pattern)}
@@ -213,7 +211,7 @@ def _recipe(name: str, info: Mapping[str, Any]) -> Item:
 
 
 def _put_trials(chosen: list[Item], device: str, dtype: str, as_json: bool) -> None:
-    """A line for each recipe as it is written, with what came out."""
+    """Print a line for each recipe: how to write it, and the result of trying it."""
     from dataclasses import asdict
 
     from steelyard.engine.probing import probe, spelt
@@ -256,7 +254,7 @@ def _foreign(info: Mapping[str, Any]) -> str:
 
 
 def _clause(doc: str) -> str:
-    """The part that says what it is; `show` tells the rest."""
+    """The beginning of a description, up to its first sentence; `show` prints the rest."""
     return doc.partition(";")[0].partition(". ")[0].rstrip(".")
 
 
@@ -289,7 +287,7 @@ def _runs(store: Path | str | None) -> list[Item]:
 
 
 def drawn(items: list[Item], footer: str, columns: int) -> Text:
-    """Names in one column, words beside them, settings dim below; nothing is cut."""
+    """The list as text: names in one column, descriptions beside them, settings dimmed below; nothing is truncated."""
     from rich.text import Text
 
     from steelyard.report.cells import clean, pad

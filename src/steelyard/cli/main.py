@@ -1,4 +1,4 @@
-"""The front door: names every command without importing any, and turns every failure into an exit code."""
+"""The entry point: lists every command without importing any, and turns every failure into an exit code."""
 
 from __future__ import annotations
 
@@ -19,35 +19,36 @@ from steelyard.version import __version__
 
 BROKEN_PIPE = 141
 OBJECTS_BETWEEN_SWEEPS = 100_000
-"""A run of 10,000 cases is read into objects without cycles; at Python's 700 the search for cycles was a fifth of `show`."""
+"""Garbage collection threshold. A run of 10,000 cases makes many objects without cycles; at Python's default of 700 collection took a fifth
+of `show`."""
 COMPLETION_VARIABLE = "_STEELYARD_COMPLETE"
 COMMANDS: dict[str, tuple[str, str]] = {
     "run": ("steelyard.cli.run", "Measure workloads, suites, experiments, .py files or a command."),
     "list": ("steelyard.cli.list", "List workloads, variants, backends, suites, metrics, saved runs."),
     "show": ("steelyard.cli.show", "Show a run, one of its records, or a workload in full."),
-    "gate": ("steelyard.cli.gate", "Judge a change: compare, hold against a policy, exit code for CI."),
+    "gate": ("steelyard.cli.gate", "Judge a change by a policy, with an exit code for CI."),
     "compare": ("steelyard.cli.compare", "Compare two sides of saved results, case by case."),
-    "report": ("steelyard.cli.report", "Make a page, a table, a picture or a site of saved results."),
-    "query": ("steelyard.cli.query", "Ask all saved runs in SQL, by DuckDB."),
-    "sync": ("steelyard.cli.sync", "Send saved runs that wait here to a shared store."),
-    "nightly": ("steelyard.cli.nightly", "Run, keep by date, compare with the last good night, report."),
+    "report": ("steelyard.cli.report", "Make a page, table, picture or site from saved results."),
+    "query": ("steelyard.cli.query", "Query all saved runs in SQL, with DuckDB."),
+    "sync": ("steelyard.cli.sync", "Send saved runs that are waiting here to a shared store."),
+    "nightly": ("steelyard.cli.nightly", "Run, archive by date, compare with the last good night, report."),
     "farm": ("steelyard.cli.farm", "Show a run on other machines: stations, rate, time left."),
-    "doctor": ("steelyard.cli.doctor", "Check whether this machine is fit to measure, what to change."),
+    "doctor": ("steelyard.cli.doctor", "Check whether this machine is fit to measure."),
     "as": ("steelyard.cli.as_", "Take another tool's flags and write its own output: as NAME …"),
     "convert": ("steelyard.cli.convert", "Turn another tool's config into an experiment file."),
-    "export": ("steelyard.cli.export", "Write a saved run as another tool's file of results."),
+    "export": ("steelyard.cli.export", "Write a saved run as another tool's results file."),
     "capture": ("steelyard.cli.capture", "Record an execution trace of a script or a case."),
-    "trace": ("steelyard.cli.trace", "Look into an execution trace: operators, tree, counts."),
+    "trace": ("steelyard.cli.trace", "Inspect an execution trace: operators, tree, counts."),
     "judge": ("steelyard.cli.judge", "Judge candidates against a reference: right, faster, or cheating."),
     "check": ("steelyard.cli.check", "Check files without measuring: keys, names, shapes."),
     "artifacts": ("steelyard.cli.artifacts", "Export models as programs on disk; check, publish, fetch them."),
-    "env": ("steelyard.cli.env", "Create environments for stacks that cannot live together."),
-    "new": ("steelyard.cli.new", "Start a workload, variant, metric or experiment from a file."),
+    "env": ("steelyard.cli.env", "Create environments for stacks that cannot be installed together."),
+    "new": ("steelyard.cli.new", "Create a first file: workload, variant, metric or experiment."),
 }
 
 
 class Commands(Names):
-    """Commands by name and one line of help; a command's module is imported when it is called."""
+    """The commands by name with one line of help; a command's module is imported when it is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -70,7 +71,7 @@ class Commands(Names):
 
 
 def print_completion(ctx: click.Context, param: click.Parameter, shell: str | None) -> None:
-    """Print the script a shell needs, so that installing completion is one line in its start-up file."""
+    """Print a shell's completion script, to be sourced from its start-up file."""
     if shell and not ctx.resilient_parsing:
         from click.shell_completion import get_completion_class
 
@@ -101,7 +102,7 @@ def cli(ctx: click.Context) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command line and answer its exit code; only here do exceptions become messages."""
+    """Run a command line and return its exit code; only here do exceptions become messages."""
     args = list(sys.argv[1:] if argv is None else argv)
     if argv is None:
         gc.set_threshold(OBJECTS_BETWEEN_SWEEPS)
@@ -139,7 +140,7 @@ def _complete() -> int:
 
 
 def _asks_for_debug(args: list[str]) -> bool:
-    """`--debug` counts only before the command, where the group reads it; a shell command may have its own."""
+    """Whether `--debug` was given before the command; after it, the flag may belong to a measured shell command."""
     command = next((index for index, arg in enumerate(args) if not arg.startswith("-")), len(args))
     return "--debug" in args[:command]
 
@@ -160,7 +161,7 @@ def _report(error: Exception, *, debug: bool) -> int:
 
 
 def _usage(error: click.ClickException) -> SteelyardError:
-    """Click's complaint in our form, with the nearest option where one was mistyped."""
+    """A click error as one of ours, with the nearest option if one was mistyped."""
     from steelyard.errors import UsageError
 
     ctx = getattr(error, "ctx", None)

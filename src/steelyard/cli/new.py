@@ -1,4 +1,4 @@
-"""`steelyard new`: a first file that runs as it is, to be changed line by line."""
+"""`steelyard new`: writes a small file that runs as it is, to start from."""
 
 from __future__ import annotations
 
@@ -139,14 +139,14 @@ def content(kind: str, name: str, run: str) -> str:
 
 
 def identifier(name: str) -> str:
-    """A Python name for the function, which hides nothing that the file uses."""
+    """A Python name for the function that shadows no name the file uses."""
     plain = re.sub(r"\W", "_", name.rpartition("/")[2], flags=re.ASCII)
     plain = f"_{plain}" if plain[0].isdigit() else plain
     return f"{plain}_" if plain in TAKEN or keyword.iskeyword(plain) else plain
 
 
 def file_stem(name: str) -> str:
-    """A file name that no import can mistake for a module it needs."""
+    """A default file name that cannot shadow an imported module."""
     from steelyard import registry
 
     plain = re.sub(r"\W", "_", name.rpartition("/")[2], flags=re.ASCII)
@@ -155,14 +155,14 @@ def file_stem(name: str) -> str:
 
 
 def quoted(path: Path) -> str:
-    """A path as it must be typed."""
+    """A path quoted for the shell."""
     import shlex
 
     return shlex.quote(str(path))
 
 
 def write(path: Path, text: str) -> None:
-    """Make the file, and never touch one that is there."""
+    """Create the file; an existing one is never overwritten."""
     try:
         with path.open("x", encoding="utf-8") as file:
             try:

@@ -1,4 +1,4 @@
-"""`steelyard nightly`: run an experiment, keep it by date, compare it with the last good night, report, and exit by the gate."""
+"""`steelyard nightly`: run an experiment, archive it by date, compare with the last good night, report, and exit with the gate's code."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _FOLDER = click.Path(file_okay=False, path_type=Path)
 
 
 def _shared(command: click.Command) -> click.Command:
-    """The options of `run` that mean the same here, as they stand there."""
+    """The options of `run` that `nightly` shares, unchanged."""
     command.params[-2:-2] = [parameter for parameter in run_command.params if parameter.name in SHARED]
     return command
 
@@ -43,23 +43,22 @@ def _shared(command: click.Command) -> click.Command:
 @click.option("--keep", metavar="ARCHIVE", type=_FOLDER, required=True, help="Folder of all nights; a store for every other command.")
 @click.option("--policy", metavar="FILE", type=_FILE, help="The gate's policy: margins, noise floor, allowed and expected failures.")
 @click.option("--strict", is_flag=True, help="Exit with 6 when something is unclear or not comparable.")
-@click.option("--allow-edited", is_flag=True, help="Compare cases whose workload was edited since the last good night, too.")
-@click.option("--confirm/--no-confirm", default=True, help="Measure what looks slower again, both commits interleaved. Default on.")
-@click.option("-o", "--output", metavar="DIR", type=_FOLDER, help="Put this night's reports into this folder, too.")
+@click.option("--allow-edited", is_flag=True, help="Also compare cases whose workload was edited since the last good night.")
+@click.option("--confirm/--no-confirm", default=True, help="Measure cases that look slower again, both commits interleaved. Default on.")
+@click.option("-o", "--output", metavar="DIR", type=_FOLDER, help="Also write this night's reports to this folder.")
 @click.option("--report-site", metavar="DIR", type=_FOLDER, help="Bring a static site of all nights up to date.")
 @click.option("--keep-nights", metavar="N", type=click.IntRange(min=2), help="Remove runs and reports of all but the newest N nights.")
 @click.option("--accept", metavar="RUN", help="Measure nothing; accept this night (or latest) as the base of the next.")
-@click.option("--case", "cases", metavar="PATTERN", multiple=True, help="With --accept: these cases of the night alone; may be repeated.")
+@click.option("--case", "cases", metavar="PATTERN", multiple=True, help="With --accept: only these cases of the night; may be repeated.")
 @click.option("--reason", metavar="TEXT", help="With --accept: why; kept in the archive and shown in the reports.")
 @click.option("--summary/--no-summary", default=True, help="Append report.md to the job summary where there is one. Default on.")
-@click.option("--dry-run", is_flag=True, help="Print what would run and against which night; measure nothing.")
+@click.option("--dry-run", is_flag=True, help="Print what would run and which night it is compared with; measure nothing.")
 @json_option
 def command(experiment: str | None, keep: Path, **options: Any) -> int:
     """Run EXPERIMENT (a suite, an experiment file, another tool's config, a .py file), keep the run and its reports in ARCHIVE, and
-    compare every case with its last good night of the same experiment on this machine. A night that is slower is no base for later
-    ones unless it is accepted by name.
-
-    The exit code is the gate's: 0 pass, 3 cases fail that did not, 4 regression, 5 nothing comparable.
+    compare every case with its last good night of the same experiment on this machine. A slower night does not become the base of later
+    ones unless you accept it with --accept. The exit code is the gate's: 0 pass, 3 cases fail that passed before, 4 regression, 5 nothing
+    comparable.
 
     \b
     steelyard nightly bench.toml --keep archive --policy gate.toml
@@ -71,7 +70,7 @@ def command(experiment: str | None, keep: Path, **options: Any) -> int:
     if options["accept"] is not None:
         return _accept(archive, experiment, options)
     if options["cases"] or options["reason"] is not None:
-        raise UsageError(f"{'--case' if options['cases'] else '--reason'} is about a night that is accepted", do="name it: --accept RUN")
+        raise UsageError(f"{'--case' if options['cases'] else '--reason'} needs --accept", do="name it: --accept RUN")
     if experiment is None:
         raise UsageError("no experiment named", do="name a suite or a file: steelyard nightly bench.toml --keep archive")
     from steelyard.engine import conduct
@@ -90,13 +89,13 @@ def _accept(archive: Archive, experiment: str | None, options: dict[str, Any]) -
         raise UsageError("--accept measures nothing", do="leave out the experiment")
     reason = " ".join((options["reason"] or "").split())
     if not reason:
-        raise UsageError("no reason given", why="a slower night is accepted by name, and later readers ask why", do='add --reason "…"')
+        raise UsageError("no reason given", why="accepting a night needs a reason for later readers", do='add --reason "…"')
     night = archive.accept(options["accept"], reason, options["cases"])
     if options["as_json"]:
         emit_json(night)
     else:
         what = f"{', '.join(options['cases'])} of run {night.run}" if options["cases"] else f"run {night.run}"
-        say(f"{what} ({night.date}) is taken as it is; the next night is compared with it")
+        say(f"{what} ({night.date}) accepted; the next night is compared with it")
     return 0
 
 
@@ -208,7 +207,7 @@ def _print(spent: Spent) -> None:
 
 
 def _advice(spent: Spent) -> list[str]:
-    """What is held against an older night, until when, and how it is accepted."""
+    """Lines that say which cases are still compared with an older night, and the command that accepts them."""
     held = spent.night.withheld or []
     if not held:
         return []
@@ -216,13 +215,13 @@ def _advice(spent: Spent) -> list[str]:
     one = f" --case {shlex.quote(held[0].case)}" if len(held) == 1 else " [--case PATTERN]"
     count = "1 case stays" if len(held) == 1 else f"{len(held)} cases stay"
     return [
-        f"{count} compared with the last good night until mended or accepted; if this is how it should be from now on:",
+        f"{count} compared with the last good night until fixed or accepted; to accept the new level:",
         f'  steelyard nightly --keep {archive} --accept {spent.night.run}{one} --reason "…"',
     ]
 
 
 def _since_lines(since: Sequence[Since]) -> list[str]:
-    """The changes of level that this night made visible, each with its commits; small ones are counted."""
+    """Lines for the changes of level found this night, each with its commits; small ones are only counted."""
     from steelyard.report.cells import clean
     from steelyard.report.history import change_line
 

@@ -1,4 +1,4 @@
-"""What our own commands have in common: their shared options, and the terminal that they print with."""
+"""What Steelyard's own commands share: options, and the terminal they print with."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON t
 
 
 class StorePlace(click.Path):
-    """A folder, or the address of a store that is shared."""
+    """Parameter type: a folder, or the address of a shared store."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         return value if isinstance(value, str) and "://" in value else super().convert(value, param, ctx)
@@ -31,19 +31,22 @@ class StorePlace(click.Path):
 
 store_option = click.option(
     "--store", metavar="DIR", type=StorePlace(file_okay=False, path_type=Path),
-    help="Folder of saved runs, or an address such as s3://bucket/runs; by default the nearest folder.",
+    help="Folder of saved runs, or an address such as s3://bucket/runs. Default: the nearest one.",
 )  # fmt: skip
 
 trust_option = click.option(
-    "--trust", metavar="RUN", multiple=True, help="Execute what this run says although you did not make it here; may be repeated."
+    "--trust",
+    metavar="RUN",
+    multiple=True,
+    help="Allow executing the commands and code of this run although it was made elsewhere; may be repeated.",
 )
 
 
 def refuse_empty(options: Mapping[str, Any], *names: str) -> None:
-    """An option that was given and says nothing is a mistake, and not as if it were not there."""
+    """Reject an option given with an empty value instead of treating it as absent."""
     for name in names:
         if options[name] is not None and not options[name].strip():
-            raise UsageError(f"--{name} is empty", why="an unset variable of the shell leaves it so", do="name one, or leave it out")
+            raise UsageError(f"--{name} is empty", why="an unset shell variable may be the cause", do="name one, or leave it out")
 
 
 def find_store(folder: Path | str | None) -> Store:

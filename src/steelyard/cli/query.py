@@ -1,4 +1,4 @@
-"""`steelyard query`: questions in SQL over all saved runs."""
+"""`steelyard query`: SQL queries over all saved runs."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ GAP, NARROWEST_CELL, LONGEST_CELL = 2, 10, 200
 @json_option
 @store_option
 def command(sql: str | None, as_csv: bool, as_json: bool, store: Path | str | None) -> int:
-    """Answer one SELECT over all saved runs, by DuckDB.
+    """Run one SELECT over all saved runs, with DuckDB.
 
-    The tables are records, pairs and series; without SQL their columns are listed. Nothing is changed, and no file is read but
-    the runs. Needs: pip install 'steelyard[query]'
+    The tables are records, pairs and series; without SQL their columns are listed. Queries are read-only and can read no other files.
+    Needs: pip install 'steelyard[query]'
 
     \b
     steelyard query "SELECT case_id, min(time) FROM records WHERE status = 'ok' GROUP BY 1"
@@ -64,7 +64,7 @@ def _list(as_json: bool) -> int:
 
 
 def _apart(names: Sequence[str]) -> list[str]:
-    """Names of columns, each once: SQL lets two have the same, JSON does not."""
+    """Column names made unique: SQL allows duplicates, JSON does not."""
     made: list[str] = []
     for name in names:
         number = 2
@@ -87,7 +87,7 @@ def _draw(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
 
 
 def _room(widths: Sequence[int]) -> list[int]:
-    """How wide each column may be, so that all fit the terminal: the widest are cut, down to what still says something."""
+    """A width for each column so that all fit the terminal: the widest are cut, down to a readable minimum."""
     room = list(widths)
     while sum(room) + GAP * (len(room) - 1) > width() and max(room) > NARROWEST_CELL:
         room[room.index(max(room))] -= 1

@@ -1,4 +1,4 @@
-"""`steelyard artifacts reduce`: the smallest program that is still wrong, still fails or is still slow, for a report of a bug."""
+"""`steelyard artifacts reduce`: shrinks a program that is wrong, fails or is slow, for a bug report."""
 
 from __future__ import annotations
 
@@ -20,14 +20,20 @@ PROGRAM, COMMAND = "reduced.mlir", "reproduce.txt"
 
 @click.command("reduce", context_settings=CONTEXT)
 @click.argument("case", metavar="CASE")
-@click.option("-o", "--output", type=click.Path(path_type=Path), required=True, metavar="DIR", help="Where the reproducer goes.")
-@click.option("-B", "--backend", metavar="NAME", help="The backend that is wrong or slow; for artifact:FILE.")
-@click.option("--flag", "flags", multiple=True, metavar="NAME=VALUE", help="Variable of the case, such as XLA_FLAGS; for artifact:FILE.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), required=True, metavar="DIR", help="Folder for the reproducer.")
+@click.option("-B", "--backend", metavar="NAME", help="With artifact:FILE: the backend that is wrong or slow.")
 @click.option(
-    "--against", default="interpreter", show_default=True, metavar="BACKEND", help="The backend whose answers are taken as right."
+    "--flag",
+    "flags",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="With artifact:FILE: an environment variable of the case, such as XLA_FLAGS.",
 )
+@click.option("--against", default="interpreter", show_default=True, metavar="BACKEND", help="The backend whose answers count as correct.")
 @click.option(
-    "--vs", metavar="BASE", help="Reduce a slowdown instead: keep it slower than this base (flags:'…', env:NAME, xla/eager, as in run)."
+    "--vs",
+    metavar="BASE",
+    help="Reduce a slowdown: the program must stay slower than this base (flags:'…', env:NAME, xla/eager, as in run).",
 )
 @click.option("--margin", metavar="SHARE", help="With --vs: how much slower counts. Default 2%.")
 @click.option(
@@ -36,10 +42,10 @@ PROGRAM, COMMAND = "reduced.mlir", "reproduce.txt"
 @store_option
 @json_option
 def command(**options: Any) -> int:
-    """Cut the exported program of a CASE to the least that shows the same: a wrong answer, a failure, or that it is slow.
+    """Shrink the exported program of a CASE to the smallest one that still shows the same wrong answer, failure or slowdown.
 
-    CASE is the id of a case, or artifact:FILE with -B. Each smaller program is run by the engine in workers of its own; what a wrong
-    answer is held against is what the backend of --against answers to the same program.
+    CASE is the id of a case, or artifact:FILE with -B. Each smaller program runs in workers of its own; a wrong answer is one that differs
+    from that of the --against backend for the same program.
 
     \b
     steelyard artifacts reduce artifact:model.mlir -B iree -o bug
@@ -66,7 +72,7 @@ def command(**options: Any) -> int:
     output.mkdir(parents=True, exist_ok=True)
     (output / PROGRAM).write_text(found.text(), encoding="utf-8")
     line = repeat_line(question, output / PROGRAM)
-    kind = symptom.kind if symptom else "not the same any more: it does not show every time"
+    kind = symptom.kind if symptom else "the symptom could not be reproduced: it does not show every time"
     reason = " ".join(symptom.words.split()) if symptom else ""
     (output / COMMAND).write_text(f"{line}\n# {kind}: {reason}\n" if reason else f"{line}\n", encoding="utf-8")
     if options["as_json"]:
@@ -81,7 +87,7 @@ def command(**options: Any) -> int:
 
 
 def _question(options: dict[str, Any]) -> CutQuestion:
-    """The one case that is meant, and how it is measured each time."""
+    """The case to reduce, and the settings it is measured with."""
     from dataclasses import replace
 
     from steelyard.cli.run import read_flag
@@ -102,7 +108,9 @@ def _question(options: dict[str, Any]) -> CutQuestion:
     if strange := [case.id for case in cases if case.workload != WORKLOAD]:
         raise UsageError(f"{strange[0]} is no exported program", do="name one: artifact:FILE, or the id of a case of one")
     if len(cases) != 1:
-        raise UsageError(f"{options['case']} is {len(cases)} cases", why="one is cut at a time", do="name one program, and -B")
+        raise UsageError(
+            f"{options['case']} is {len(cases)} cases", why="only one program can be reduced at a time", do="name one program, and -B"
+        )
     asked = {"vs": options["vs"]} | ({"margin": parse_share(options["margin"])} if options["margin"] else {})
     quick = Settings(budget=0.3, settle=1.0) if options["vs"] else Settings(budget=1e-3, telemetry=False)
     return CutQuestion(cases[0], options["against"], replace(quick, **asked))

@@ -1,4 +1,4 @@
-"""`steelyard report`: results as a page, a table, a picture or a site, for people who were not there."""
+"""`steelyard report`: saved results as a page, table, picture or site."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ CHOOSING = ("base", "baseline", "since", "until", "plot", "case", "long", "dark"
 @click.option("--base", metavar="REF", help="Compare the runs with this one. By default the first REF of several.")
 @click.option("--title", default="", metavar="TEXT", help="Page title.")
 @click.option("--baseline", metavar="COLUMN", help="The stack over which the matrix gives speedups, such as torch/eager.")
-@click.option("--history/--no-history", default=True, help="Show the cases over all saved runs of the machine. Default on.")
+@click.option("--history/--no-history", default=True, help="Show each case's history over all saved runs of the machine. Default on.")
 @click.option("--since", metavar="DATE", help="First day of the history, such as 2026-01-31.")
 @click.option("--until", metavar="DATE", help="Last day of the history.")
-@click.option("--plot", metavar="NAME", help="Which plot a .png or .svg shows. By default the first that has data.")
-@click.option("--case", metavar="CASE", help="Which case a plot of one case shows, by its id.")
-@click.option("--dark", is_flag=True, help="Dark pictures; a page follows the system setting of its reader.")
-@click.option("--long", is_flag=True, help="A table (.csv .parquet .arrow) with one row per figure instead of one per case.")
+@click.option("--plot", metavar="NAME", help="Plot for a .png or .svg. Default: the first that has data.")
+@click.option("--case", metavar="CASE", help="The case (by id) for plots that show one case.")
+@click.option("--dark", is_flag=True, help="Draw pictures dark; pages follow the reader's system setting.")
+@click.option("--long", is_flag=True, help="A table (.csv .parquet .arrow) with one row per metric instead of one per case.")
 @click.option(
     "--site", metavar="DIR", type=click.Path(file_okay=False, path_type=Path), help="Write a site of all saved runs, incrementally."
 )
@@ -49,11 +49,11 @@ CHOOSING = ("base", "baseline", "since", "until", "plot", "case", "long", "dark"
 def command(
     refs: tuple[str, ...], outputs: tuple[Path, ...], site: Path | None, store: Path | str | None, as_json: bool, **options: Any
 ) -> int:
-    """Make a report of saved results, native or another tool's: what is fastest, by how much, how sure, since when.
+    """Make a report of saved results, ours or another tool's: what is fastest, by how much, with what uncertainty, since when.
 
     REF is what 'steelyard compare' takes: a run, latest~59..latest, a commit, a file of another tool; by default the latest
-    run. With several, the first is the base and the last the head of the comparison; with one, what was weighed with --vs
-    inside it is shown. A .html file is complete in itself and opens offline.
+    run. With several, the first is the base and the last the head of the comparison; with one, the comparisons measured with --vs inside it
+    are shown. A .html file is self-contained and works offline.
 
     \b
     steelyard report
@@ -79,11 +79,11 @@ def command(
 
 
 def check(outputs: Sequence[Path], options: dict[str, Any]) -> None:
-    """Everything that can be wrong with what is asked for, before anything is read."""
+    """Check all options and output files before anything is read."""
     for path in outputs:
         if path.suffix.lower() not in KINDS:
             why = f"{str(path)!r} has the suffix {path.suffix!r}" if path.suffix else f"{str(path)!r} has no suffix"
-            raise UsageError("the kind of report is not clear", why=why, do=f"use one of {' '.join(KINDS)}")
+            raise UsageError("cannot tell the kind of report", why=why, do=f"use one of {' '.join(KINDS)}")
         check_place(path)
     kinds = {KINDS[path.suffix.lower()] for path in outputs}
     for option, kind in {"plot": "picture", "case": "picture", "dark": "picture", "long": "table"}.items():
@@ -103,7 +103,7 @@ def check(outputs: Sequence[Path], options: dict[str, Any]) -> None:
 
 
 def check_place(path: Path) -> None:
-    """A file is replaced by its report; a folder, a pipe or a device is somebody's, and stays what it is."""
+    """Reject an output path that is a folder, a pipe or a device; only plain files are replaced."""
     try:
         mode = path.stat().st_mode
     except FileNotFoundError:
@@ -147,7 +147,7 @@ def render(path: Path, made: dict[str, Any], options: dict[str, Any]) -> bytes:
 
 
 def tell(written: Mapping[Path, bytes], made: dict[str, Any], as_json: bool) -> None:
-    """What was written, and what it says in one line; what is wrong with the data goes to stderr."""
+    """Print what was written and its headline; warnings about the data go to stderr."""
     if as_json:
         files = [{"path": str(path), "kind": KINDS[path.suffix.lower()], "bytes": len(content)} for path, content in written.items()]
         emit_json({"written": files, "banner": made["banner"], "warnings": made["warnings"]})
@@ -160,7 +160,7 @@ def tell(written: Mapping[Path, bytes], made: dict[str, Any], as_json: bool) -> 
 
 
 def refuse_beside_site(refs: Sequence[str], outputs: Sequence[Path], options: dict[str, Any]) -> None:
-    """A site shows every run of the store; what chooses among them is never ignored."""
+    """Reject options that select runs: a site shows every run of the store."""
     named = [*refs, *(["-o"] if outputs else []), *([] if options["history"] else ["--no-history"])]
     named += [f"--{name}" for name in CHOOSING if options[name]]
     if named:

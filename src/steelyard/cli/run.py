@@ -1,4 +1,4 @@
-"""`steelyard run`: measure what is named, save it, show the table."""
+"""`steelyard run`: measure workloads, save the run, print the table."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> li
 
 
 def _processes(ctx: click.Context, param: click.Parameter, text: str | None) -> int | None:
-    """The number may be left out, so a word that follows is taken for it and must be told from one; 0 stands for the usual one."""
+    """Check the optional number of --compile-time: click takes the next word for it if there is one. 0 means the default."""
     if text == USUAL_COUNT:
         return 0
     if text is not None and parse_count(text) is None:
@@ -72,8 +72,8 @@ def _processes(ctx: click.Context, param: click.Parameter, text: str | None) -> 
     metavar="NAME=VALUES",
     help="Values of a workload parameter: n=1024, n=[1024,8192], n=256..8192:x2. With programs, of {n} in their words.",
 )
-@click.option("--subgraph", metavar="NAME", help="Of a recorded trace: only the first node whose name holds NAME, and what is in it.")
-@click.option("--step", type=click.IntRange(0, MOST_COUNT), metavar="N", help="Of a recorded trace: the step at this position, from 0.")
+@click.option("--subgraph", metavar="NAME", help="For a recorded trace: only the first node whose name contains NAME, with its children.")
+@click.option("--step", type=click.IntRange(0, MOST_COUNT), metavar="N", help="For a recorded trace: the step at this position, from 0.")
 @click.option("-V", "--variant", "variants", multiple=True, metavar="LIST", help="Variants: eager,compile or compile[mode=max-autotune].")
 @click.option("-B", "--backend", "backends", multiple=True, metavar="LIST", help="Backends: torch,numpy.")
 @click.option("-d", "--device", "devices", multiple=True, metavar="LIST", help="Device kinds: cpu, cuda; cuda:1 picks one of several.")
@@ -83,17 +83,17 @@ def _processes(ctx: click.Context, param: click.Parameter, text: str | None) -> 
 @click.option("--flag", "flags", multiple=True, metavar="NAME=VALUE", help="Environment variable set for the case; part of it.")
 @click.option(
     "--vs", metavar="VARIANT",
-    help="Weigh every case against this variant (torch/eager: on one backend), env:NAME, or flags:'--xla_… NAME=VALUE'.",
+    help="Compare every case, interleaved, with this variant (torch/eager: on one backend), env:NAME, or flags:'--xla_… NAME=VALUE'.",
 )  # fmt: skip
-@click.option("--vs-path", metavar="DIR", help="Weigh every case against itself in another checkout or build of this folder.")
+@click.option("--vs-path", metavar="DIR", help="Compare every case, interleaved, with itself in another checkout or build of this folder.")
 @click.option("--budget", metavar="TIME", help="Sampling time per case and comparison: quick, normal, thorough or 30s.")
 @click.option("--precision", metavar="SHARE", help="Stop when the interval is this narrow: 1%.")
-@click.option("--margin", metavar="SHARE", help="With --vs: differences smaller than this are the same. Default 2%.")
+@click.option("--margin", metavar="SHARE", help="With --vs: smaller differences count as the same. Default 2%.")
 @click.option(
     "--settle", type=click.FloatRange(0, MOST_SETTLING), metavar="N",
-    help="With --vs: go on for up to N budgets more where the margin is not settled. Default 4; 0 ends with the budget.",
+    help="With --vs: go on for up to N more budgets while the margin is not settled. Default 4; 0: stop at the budget.",
 )  # fmt: skip
-@click.option("--sampling", type=click.Choice(["blocks", "calls"]), help="blocks for medians, calls for distributions (p90, p99).")
+@click.option("--sampling", type=click.Choice(["blocks", "calls"]), help="blocks: medians; calls: also distributions (p90, p99).")
 @click.option(
     "--warmup", metavar="TIME|N", help="Fixed warm-up time instead of the trend test; a number alone is that many runs, untimed: 3."
 )
@@ -108,73 +108,72 @@ def _processes(ctx: click.Context, param: click.Parameter, text: str | None) -> 
 @click.option("--runs", type=click.IntRange(1, MOST_COUNT), help="Exact number of blocks (or program runs).")
 @click.option(
     "--fixed", metavar="CALLS",
-    help="Warm-ups and repeats as other benchmarks take them, in place of a budget: 5+20, 5+20:events, 0+10,calls=5,cold.",
+    help="A fixed number of warm-ups and repeats instead of a budget: 5+20, 5+20:events, 0+10,calls=5,cold.",
 )  # fmt: skip
 @click.option("--rtol", type=click.FloatRange(min=0, max=1e9), help="Relative tolerance of verification.")
 @click.option("--atol", type=click.FloatRange(min=0, max=1e9), help="Absolute tolerance, as a share of the output's rms.")
 @click.option(
     "--verify", is_flag=False, flag_value="usual", type=click.Choice(["usual", "full"]),
-    help="Check outputs before and after timing (default); full: large ones on a device against numpy too, however long that takes.",
+    help="Check outputs before and after timing (default); full: also compare large ones on a device with numpy, however long that takes.",
 )  # fmt: skip
-@click.option("--no-verify", is_flag=True, help="Check no outputs.")
+@click.option("--no-verify", is_flag=True, help="Do not check outputs.")
 @click.option(
     "--reference", type=click.Choice(["eager", "fp64", "interpreter"]),
-    help="What answers are compared with: eager (default), fp64, or StableHLO's interpreter for exported programs.",
+    help="What outputs are compared with: eager (default), fp64, or StableHLO's interpreter for exported programs.",
 )  # fmt: skip
 @click.option(
     "--allow",
     multiple=True,
     metavar="NAME",
-    help="Let an exported program make this custom call, or a trace with triton:NAME run this Triton kernel and with import:NAME import"
-    " this module; repeat for more.",
+    help="Allow this custom call in an exported program, or triton:NAME (a kernel) or import:NAME (a module) in a trace; may be repeated.",
 )
-@click.option("--rule", metavar="NAME", help="Check answers by another system's rule, or by none; 'list rules' has them.")
+@click.option("--rule", metavar="NAME", help="Verification rule, such as another system's, or none; see 'list rules'.")
 @click.option("--seed", type=click.IntRange(0, MOST_COUNT), help="Seed of all data and weights.")
 @click.option(
     "--isolate", type=click.Choice(["shared", "case", "workload", "none"]), help="Which cases share a worker process. Default shared."
 )
-@click.option("--timeout", metavar="TIME", help="Limit for one case. Default 300s.")
-@click.option("--memory", metavar="SIZE", help="Limit for a worker and all it starts: 8GiB.")
+@click.option("--timeout", metavar="TIME", help="Time limit for one case. Default 300s.")
+@click.option("--memory", metavar="SIZE", help="Memory limit for a worker and its child processes: 8GiB.")
 @click.option(
     "--telemetry/--no-telemetry",
     default=None,
-    help="Read load and memory of the machine, and the GPU's clocks, power and heat while it is timed. Default on.",
+    help="Record machine load and memory, and the GPU's clocks, power and temperature, while measuring. Default on.",
 )
-@click.option("--peak-memory", is_flag=True, default=None, help="Peak memory and model size, each case alone in a process of its own.")
-@click.option("--memory-snapshot", is_flag=True, default=None, help="Keep the CUDA allocator's history of that process.")
-@click.option("--profile", is_flag=True, default=None, help="Keep a trace and a kernel table of a few untimed calls.")
-@click.option("--ncu", is_flag=True, default=None, help="Keep Nsight Compute's counters of one call (CUDA).")
-@click.option("--nsys", is_flag=True, default=None, help="Keep Nsight Systems' report of ten calls, and where their time went (CUDA).")
+@click.option("--peak-memory", is_flag=True, default=None, help="Measure peak memory and model size, each case in a process of its own.")
+@click.option("--memory-snapshot", is_flag=True, default=None, help="Like --peak-memory, and save the CUDA allocator's history.")
+@click.option("--profile", is_flag=True, default=None, help="Save a trace and a kernel table of a few untimed calls.")
+@click.option("--ncu", is_flag=True, default=None, help="Save Nsight Compute's counters of one call (CUDA).")
+@click.option("--nsys", is_flag=True, default=None, help="Save Nsight Systems' report of ten calls, and where their time went (CUDA).")
 @click.option(
     "--dump-ir", type=click.Choice(["hlo", "stablehlo", "text", "optimized"]),
-    help="Keep the graphs of one untimed call (XLA's backends); optimized: what the compiler made of them, with --vs of both arms.",
+    help="Save the graphs of one untimed call (XLA backends); optimized: also after compilation, with --vs for both arms.",
 )  # fmt: skip
-@click.option("--runtime-profile", is_flag=True, default=None, help="Keep a profile by the framework's own runtime (torch_xla).")
+@click.option("--runtime-profile", is_flag=True, default=None, help="Save a profile by the framework's own runtime (torch_xla).")
 @click.option("--save-output", type=click.Choice(["answer", "state"]), help="Save the outputs of a call; state: gradients and weights too.")
 @click.option(
     "--compile-time", is_flag=False, flag_value=USUAL_COUNT, metavar="[N]", callback=_processes,
-    help="Compile time, code size and memory of compiled cases, from N pairs of fresh processes: cold and warm (default 3), or with "
-    "--vs both arms in turn, with a verdict on each (default 8).",
+    help="Measure compile time, code size and memory of compiled cases in N pairs of fresh processes: cold and warm (default 3), "
+    "or with --vs both arms alternating, with a verdict on each (default 8).",
 )  # fmt: skip
 @click.option("--env", metavar="NAME", help="Run in an environment made by 'steelyard env create'.")
 @click.option(
     "-k", "--filter", "filters", multiple=True, metavar="PART",
-    help="Only cases with this in their id: softmax, n=8, 'softmax and not n=8', a regex.",
+    help="Only cases whose id matches: softmax, n=8, 'softmax and not n=8', a regex.",
 )  # fmt: skip
-@click.option("-x", "--exclude", "excludes", multiple=True, metavar="PART", help="No case with this in its id.")
+@click.option("-x", "--exclude", "excludes", multiple=True, metavar="PART", help="Skip cases whose id matches.")
 @click.option("--on", metavar="FARM", help="Measure on other machines: local:2, ssh:HOST,HOST, slurm:PROFILE or ray:ADDRESS.")
-@click.option("--partition", metavar="I/N", help="Run part I of N; the parts are split by how long their cases took before.")
+@click.option("--partition", metavar="I/N", help="Run part I of N; parts are balanced by how long the cases took before.")
 @click.option("--expect", metavar="FILE", help="Expected failures: only other failures cause exit 3; new passes are reported.")
 @click.option("--resume", is_flag=False, flag_value="", metavar="[RUN]", help="Continue an unfinished run of the same cases.")
 @click.option(
     "--retry", multiple=True, metavar="LIST",
-    help="Resume, and measure these again: failed (any way of failing), oom, timeout, crashed, wrong, all (whatever is not ok).",
+    help="Resume, and measure cases with this status again: failed (any way of failing), oom, timeout, crashed, wrong, all (not ok).",
 )  # fmt: skip
-@click.option("--keep-going/--fail-fast", default=True, help="After a failure continue with the other cases (default), or stop.")
+@click.option("--keep-going/--fail-fast", default=True, help="After a failure continue with the remaining cases (default), or stop.")
 @click.option(
     "--dry-run",
     is_flag=True,
-    help="Print the cases, what each rule dropped, shapes that do not fit, and the estimated time; measure nothing.",
+    help="Print the cases, what each rule drops, shapes that do not fit, and the estimated time; measure nothing.",
 )
 @trust_option
 @store_option
@@ -211,10 +210,10 @@ def _expectations(file: str | None) -> tuple[Expectation, ...]:
 
 
 def _tell_mistakes(ready: Plan, *, stop: bool) -> None:
-    """A line for each part of a config that cannot run; the others can."""
+    """Print a line for each part of a config that cannot run."""
     lines = ready.experiment.mistakes
     if lines and stop:
-        raise UsageError(f"{len(lines)} mistakes", why="\n  ".join(lines), do="without --fail-fast all that is right is measured")
+        raise UsageError(f"{len(lines)} mistakes", why="\n  ".join(lines), do="without --fail-fast the valid cases are measured")
     for line in lines:
         complain(line)
 
@@ -248,7 +247,8 @@ def _request(options: dict[str, Any]) -> Request:
 
 
 def split_commands(words: Sequence[str], argv: Sequence[str]) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
-    """Selectors before the first `--`, programs after it; click drops that first mark, so it is found again in what was typed."""
+    """Split the words into selectors (before the first `--`) and programs (after it). Click drops that first mark, so its place is found in
+    the command line as typed."""
     if "--" not in argv:
         return tuple(words), ()
     tail = list(argv[argv.index("--") + 1 :])
@@ -265,7 +265,7 @@ def split_commands(words: Sequence[str], argv: Sequence[str]) -> tuple[tuple[str
 
 
 def comma_list(texts: Sequence[str]) -> tuple[str, ...]:
-    """Comma lists, where commas inside brackets belong to the word."""
+    """Split comma lists; commas inside brackets belong to the word."""
     found: list[str] = []
     for text in texts:
         depth, word = 0, ""
@@ -330,7 +330,7 @@ def _whole(option: str, texts: Sequence[str]) -> tuple[int, ...]:
 
 
 def _consented(values: Sequence[Any], settings: Mapping[str, Any]) -> dict[str, Any]:
-    """What naming modules on the command line allows; those that a file names are imported only where --allow says so."""
+    """Names allowed because the command line itself names the modules; modules that a file names need --allow."""
     words = [
         word for value in values if value is not None for word in (value if isinstance(value, (list, tuple)) else str(value).split("+"))
     ]
@@ -338,7 +338,7 @@ def _consented(values: Sequence[Any], settings: Mapping[str, Any]) -> dict[str, 
 
 
 def read_settings(options: dict[str, Any]) -> dict[str, Any]:
-    """What was given of how cases are measured; a command may have only some of these options."""
+    """Settings from the given options; a command may have only some of these options."""
     from steelyard.model.experiment import BUDGETS, PASSES
     from steelyard.model.protocol import parse_fixed
     from steelyard.model.units import parse_budget, parse_bytes, parse_seconds, parse_share
@@ -351,7 +351,7 @@ def read_settings(options: dict[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     if options.get("vs_path") is not None:
         if options["vs"] is not None:
-            raise UsageError("--vs and --vs-path both name a base", do="give one of them")
+            raise UsageError("--vs and --vs-path exclude each other", do="give one of them")
         options = {**options, "vs": f"path:{options['vs_path']}"}
     if options.get("no_verify") and options.get("verify"):
         raise UsageError("--verify and --no-verify contradict each other", do="give one of them")
@@ -409,7 +409,7 @@ def _preview(ready: Plan, *, as_json: bool) -> int:
 
 
 def _left_out(dropped: Sequence[Mapping[str, str]]) -> Iterator[str]:
-    """A line for every case that a rule names; what filters and other parts take away is many, and is counted."""
+    """A line for every case that a rule drops; cases dropped by filters or in other parts are only counted."""
     counted: dict[str, int] = {}
     for item in dropped:
         if item["kind"] in ("filter", "partition"):
@@ -422,7 +422,7 @@ def _left_out(dropped: Sequence[Mapping[str, str]]) -> Iterator[str]:
 
 
 def _words_for(ready: Plan, count: int) -> str:
-    """How many cases, and what else there is to say about them."""
+    """The number of cases in words, with skipped and merged ones."""
     skipped = [f"{len(ready.denied)} skipped by rule"] if ready.denied else []
     named = sum(len(job.label.split()) for job in ready.jobs)
     alike = [f"of {named} configs, as some are alike"] if named > len(ready.jobs) else []
@@ -460,7 +460,7 @@ def _execute(ready: Plan, store: Store, options: dict[str, Any], again: Collecti
 
 
 def _news(foreseen: Foreseen) -> Iterator[str]:
-    """What differs from the list of expected failures, and that the rest came as expected."""
+    """Lines that say what differs from the list of expected failures, and how many failed as expected."""
     yield from (f"new failure: {remark}" for remark in foreseen.new_failures)
     yield from (f"new pass: {remark}" for remark in foreseen.new_passes)
     yield from (f"expected: {remark}" for remark in foreseen.expected)

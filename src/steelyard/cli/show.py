@@ -58,7 +58,7 @@ def command(ref: str, samples: bool, history: bool, schema: bool, store: Path | 
 
 
 def resolve(ref: str, folder: Path | str | None) -> Ref | dict[str, Any]:
-    """A saved result where one is meant, else a workload's description."""
+    """The saved result that the reference names, else the description of a workload with that name."""
     if other := of_another_tool(ref):
         return other
     from steelyard.store import refs
@@ -95,7 +95,7 @@ def of_another_tool(ref: str) -> Ref | None:
 
 
 def _named(ref: str) -> tuple[tuple[Run, ...] | None, int | None]:
-    """The runs of another tool's file or folder, and the record that is meant."""
+    """The runs in another tool's file or folder, and the record that the reference names."""
     from steelyard.analyze.foreign import named
 
     name, _, number = ref.rpartition("/")
@@ -106,7 +106,7 @@ def _named(ref: str) -> tuple[tuple[Run, ...] | None, int | None]:
 
 
 def show_workload(info: dict[str, Any], as_json: bool) -> None:
-    """What a workload computes and what can be set."""
+    """Print what a workload computes and what can be set."""
     if as_json:
         emit_json(info)
         return
@@ -117,13 +117,13 @@ def show_workload(info: dict[str, Any], as_json: bool) -> None:
 
 
 def _fitting(info: Mapping[str, Any], variants: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Variants that a workload's backends have."""
+    """The variants available on a workload's backends."""
     bodies = set(info.get("backends", ()))
     return [name for name, item in variants.items() if not item.get("backends") or bodies & set(item["backends"])]
 
 
 def show_file(file: str, as_json: bool) -> None:
-    """Every workload of a Python file, with the variants and metrics that it defines."""
+    """Print every workload, variant and metric that a Python file defines."""
     from steelyard.engine.selection import defined
 
     found = {kind: items for kind, items in defined([file]).items() if items or kind in ("workloads", "variants", "metrics")}
@@ -141,12 +141,12 @@ def show_file(file: str, as_json: bool) -> None:
         put(definitions_detail(file, rest, width=width()))
     if not any(found.values()):
         raise UsageError(
-            f"{file} defines nothing that Steelyard knows", do="see docs/howto/own-workload.md, or start with steelyard new workload NAME"
+            f"{file} defines no workload, variant or metric", do="see docs/howto/own-workload.md, or start with steelyard new workload NAME"
         )
 
 
 def show_run(run: Run, as_json: bool, ref: str = "") -> None:
-    """The table of a run, as it was printed when it ended; `ref` is what was typed for one of another tool's file."""
+    """Print the table of a run as at its end; `ref` is how the user named it, if it comes from another tool's file."""
     warn(run)
     if as_json:
         emit_json({"header": run.header, "records": run.records, "pairs": run.pairs, "seal": run.seal, "warnings": run.warnings,
@@ -161,7 +161,7 @@ def show_run(run: Run, as_json: bool, ref: str = "") -> None:
 
 
 def _prediction(run: Run) -> dict[str, Any]:
-    """What its cases say of the step that they were taken from, if they were taken from one."""
+    """The predicted step time, if the run's cases were taken from one step of a trace."""
     from steelyard.analyze.prediction import predict
 
     found = predict(run.records, run.header.weights, run.header.recorded)
@@ -169,7 +169,7 @@ def _prediction(run: Run) -> dict[str, Any]:
 
 
 def show_record(ref: Ref, as_json: bool) -> None:
-    """One record, with the comparisons it took part in."""
+    """Print one record, with its comparisons."""
     warn(ref.run)
     record = ref.record
     assert record is not None
@@ -183,9 +183,9 @@ def show_record(ref: Ref, as_json: bool) -> None:
 
 
 def show_history(found: Ref | dict[str, Any], folder: Path | str | None, as_json: bool, imported: Sequence[Run] = ()) -> None:
-    """One case over time, on the machine of the record that was named; with what lies in other tools' files, where those are named."""
+    """Print one case over time on the machine of the named record, including runs from other tools' files if those are named."""
     if isinstance(found, dict) or found.record is None:
-        raise UsageError("--history is of one case", do="name a case id, or a record such as latest/1")
+        raise UsageError("--history needs one case", do="name a case id, or a record such as latest/1")
     from steelyard.analyze.history import histories, histories_of, history
 
     store, case, key = find_store(folder), found.record.id, found.run.header.machine_key
@@ -201,7 +201,7 @@ def show_history(found: Ref | dict[str, Any], folder: Path | str | None, as_json
 
 
 def show_samples(ref: Ref, as_json: bool) -> None:
-    """Raw arrays in full precision: of one record, or of everything in a run."""
+    """Print raw samples in full precision: of one record, or of a whole run."""
     from steelyard.report.cells import clean
 
     warn(ref.run)
@@ -221,7 +221,7 @@ def show_samples(ref: Ref, as_json: bool) -> None:
 
 
 def warn(run: Run) -> None:
-    """What a reader must know about a run's file, beside the data and not in it."""
+    """Print notes on a run's file: unfinished, or cases missing."""
     for warning in run.warnings:
         output.warn(warning)
     if run.seal is None:

@@ -1,4 +1,4 @@
-"""Standard streams as callers really leave them: closed, full, or read by someone who has gone."""
+"""Makes commands survive closed streams, full disks and broken pipes on stdout and stderr."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ LONGEST = 1000
 
 
 class ReaderGone(Exception):
-    """Whoever read our output has left, as `head` does; there is nobody to tell."""
+    """The reader of our output has closed the pipe, as `head` does; no message can be shown."""
 
 
 class Output:
-    """Stdout: what cannot be written is an error of its own kind, which no library takes for something else."""
+    """Stdout whose write errors are raised as our own exceptions, so that no library handles them as something else."""
 
     def __init__(self, stream: TextIO) -> None:
         self.stream = stream
@@ -32,7 +32,7 @@ class Output:
         return getattr(self.stream, name)
 
     def write(self, text: str) -> int:
-        """Write, or say why not."""
+        """Write, or raise our error."""
         try:
             self.stream.write(text)
         except OSError as error:
@@ -41,7 +41,7 @@ class Output:
         return len(text)
 
     def flush(self) -> None:
-        """The same for what was kept back."""
+        """Flush, or raise our error."""
         try:
             self.stream.flush()
         except OSError as error:
@@ -49,27 +49,27 @@ class Output:
         self.complain()
 
     def give_up(self, error: OSError) -> None:
-        """What is still in the buffer goes nowhere, so that the interpreter does not fail over it once more when it ends."""
+        """Discard what is still in the buffer, so that the interpreter does not fail on it again at exit."""
         silence(self.stream)
         saved = "a run that was measured is saved: steelyard show latest"
         told = UsageError("cannot write to standard output", why=error.strerror or str(error), do=saved)
         self.problem = ReaderGone() if isinstance(error, BrokenPipeError) else told
 
     def complain(self) -> None:
-        """Said at every use: a library that only tries the stream may keep the first failure to itself."""
+        """Raise at every use, as a library may swallow the first failure."""
         if self.problem:
             raise self.problem
 
 
 class Aside(Output):
-    """Stderr: words are lost rather than the run."""
+    """Stderr that drops messages instead of failing the run."""
 
     def complain(self) -> None:
-        """Nobody is told, since nobody listens."""
+        """Flush, and ignore errors: there is no other place to report them."""
 
 
 def silence(stream: TextIO) -> None:
-    """Lead a stream into nothing from here on."""
+    """Redirect a file descriptor to the null device."""
     with contextlib.suppress(OSError, ValueError):
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, stream.fileno())
@@ -78,7 +78,7 @@ def silence(stream: TextIO) -> None:
 
 @contextlib.contextmanager
 def guarded() -> Iterator[None]:
-    """Run a command with streams that cannot break it; closed ones lead nowhere, so that no file of ours takes their place."""
+    """Run a command with protected streams; closed ones are opened on the null device, so that no file we open gets their descriptor."""
     for number in (0, 1, 2):
         try:
             os.fstat(number)

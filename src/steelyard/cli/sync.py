@@ -1,4 +1,4 @@
-"""`steelyard sync`: send to a shared store what could not be sent when it was measured."""
+"""`steelyard sync`: sends to a shared store the runs that could not be sent when they were measured."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from steelyard.errors import PASS, UsageError
 @json_option
 @store_option
 def command(store: Path | str | None, as_json: bool) -> int:
-    """Send the runs that wait here to the shared store, and say which went.
+    """Send the runs that are waiting here to the shared store, and list those sent.
 
-    The store is an address given with --store or in STEELYARD_STORE. Runs are sent when they end; they wait here only where
-    the place could not be reached.
+    The store is an address given with --store or in STEELYARD_STORE. Runs are sent when they end; they wait here only if the store could
+    not be reached.
 
     \b
     steelyard sync --store s3://bucket/prefix

@@ -1,4 +1,4 @@
-"""`steelyard trace`: what is in an execution trace, as tables, trees, counts and graphs; and a profiler's times put into it."""
+"""`steelyard trace`: execution traces as tables, trees, counts and graphs; adding a profiler's times to one."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ file_argument = click.argument("file", type=click.Path(path_type=Path))
 
 
 def part_options(function: Function) -> Function:
-    """Which part of a trace is meant."""
-    function = click.option("--subgraph", default="", metavar="NAME", help="Only the first node whose name holds NAME, and what is in it.")(
-        function
-    )
+    """The part of a trace that options select."""
+    function = click.option(
+        "--subgraph", default="", metavar="NAME", help="Only the first node whose name contains NAME, with its children."
+    )(function)
     return click.option("--step", type=int, metavar="N", help="Only the step at this position, from 0.")(function)
 
 
 @click.group("trace", context_settings=CONTEXT)
 def command() -> None:
-    """Look into an execution trace of PyTorch or Chakra (.json or .json.gz), whatever its schema.
+    """Inspect an execution trace of PyTorch or Chakra (.json or .json.gz), of any schema version.
 
     \b
     steelyard trace list step.json
@@ -42,11 +42,11 @@ def command() -> None:
 @command.command("list", context_settings=CONTEXT)
 @file_argument
 @part_options
-@click.option("--detail", is_flag=True, help="Also each set of inputs that an operator was called with.")
-@click.option("--all", "inner", is_flag=True, help="Also operators that ran inside others.")
+@click.option("--detail", is_flag=True, help="Also list each set of inputs an operator was called with.")
+@click.option("--all", "inner", is_flag=True, help="Also list operators that ran inside other operators.")
 @json_option
 def list_operators(file: Path, step: int | None, subgraph: str, detail: bool, inner: bool, as_json: bool) -> None:
-    """List the outermost operators by count, and by time where a profiler's trace was linked."""
+    """List the outermost operators by count, and by time if a profiler's trace was linked."""
     from steelyard.traces.summary import operators
 
     found = operators(_parts(file, step, subgraph), inner=inner)
@@ -64,7 +64,7 @@ def list_operators(file: Path, step: int | None, subgraph: str, detail: bool, in
 @click.option("--depth", type=int, metavar="N", help="No deeper than this.")
 @json_option
 def tree(file: Path, step: int | None, subgraph: str, depth: int | None, as_json: bool) -> None:
-    """Show which node ran inside which, with shapes, and times where they are known."""
+    """Show the tree of nodes with shapes, and times if known."""
     trace = _read(file, step, subgraph)
     if as_json:
         nodes = [(level, node) for root in trace.roots for level, node in trace.below(root)]
@@ -110,7 +110,7 @@ def stats(file: Path, as_json: bool) -> None:
 @file_argument
 @json_option
 def validate(file: Path, as_json: bool) -> int:
-    """Check every node and argument, and that messages between processes name their process group; exit code 3 if not."""
+    """Check every node and argument, and that messages between processes name their process group; exit 3 if a check fails."""
     return _summary(file, as_json, verdict=True)
 
 
@@ -137,7 +137,7 @@ def comms(file: Path, step: int | None, subgraph: str, as_json: bool) -> None:
 @command.command("graph", context_settings=CONTEXT)
 @file_argument
 @part_options
-@click.option("--form", type=click.Choice(["graphml", "dot"]), help="By default what the output's name ends in, else graphml.")
+@click.option("--form", type=click.Choice(["graphml", "dot"]), help="Format. Default: by the output's suffix, else graphml.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Write here instead of to stdout.")
 def graph(file: Path, step: int | None, subgraph: str, form: str | None, output: Path | None) -> None:
     """Write a step as a graph (GraphML or Graphviz): parents, and data from one outermost operator to the next."""
@@ -157,13 +157,12 @@ def graph(file: Path, step: int | None, subgraph: str, form: str | None, output:
 @file_argument
 @click.argument("profile", type=click.Path(path_type=Path))
 @click.option(
-    "-o", "--output", type=click.Path(path_type=Path), required=True, metavar="FILE", help="Where the linked trace goes (.json, .json.gz)."
+    "-o", "--output", type=click.Path(path_type=Path), required=True, metavar="FILE", help="File for the linked trace (.json, .json.gz)."
 )
 @json_option
 def link_profile(file: Path, profile: Path, output: Path, as_json: bool) -> None:
-    """Put the times of a profiler's trace of the same step into a trace, with its kernels as nodes of their own.
-
-    Nodes are matched by the ids that both observers wrote, or by names and order where those are missing.
+    """Add the times of a profiler's trace of the same step to an execution trace, with kernels as nodes. Nodes are matched by the ids that
+    both recorded, or else by name and order.
     """
     from steelyard.traces.linking import link, saved
 
@@ -172,7 +171,7 @@ def link_profile(file: Path, profile: Path, output: Path, as_json: bool) -> None
     if as_json:
         emit_json(found)
         return
-    kernels = f", {found.kernels} kernels" + (f" ({found.lost_kernels} of no operator left out)" if found.lost_kernels else "")
+    kernels = f", {found.kernels} kernels" + (f" ({found.lost_kernels} without an operator left out)" if found.lost_kernels else "")
     click.echo(f"{found.matched} of {found.nodes} nodes have a time, by {found.by}{kernels} · saved {output}", err=True)
 
 
@@ -180,15 +179,17 @@ def link_profile(file: Path, profile: Path, output: Path, as_json: bool) -> None
 @file_argument
 @part_options
 @click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Write here instead of to stdout.")
-@click.option("-d", "--device", default="cpu", show_default=True, metavar="DEVICE", help="Where it runs by default: cpu, cuda, cuda:1.")
+@click.option("-d", "--device", default="cpu", show_default=True, metavar="DEVICE", help="The script's default device: cpu, cuda, cuda:1.")
 @click.option("--skip", multiple=True, metavar="OPERATOR", help="Leave this operator out; repeat for more.")
-@click.option("--import", "imports", multiple=True, metavar="MODULE", help="Import this, which brings operators; repeat for more.")
-@click.option("--env", metavar="NAME", help="Ask the PyTorch of an environment made by 'steelyard env create'.")
+@click.option(
+    "--import", "imports", multiple=True, metavar="MODULE", help="Module to import because it registers operators; repeat for more."
+)
+@click.option("--env", metavar="NAME", help="Use the PyTorch of an environment made by 'steelyard env create'.")
 def script(
     file: Path, step: int | None, subgraph: str, output: Path | None, device: str, skip: tuple[str, ...], imports: tuple[str, ...],
     env: str | None,
 ) -> int:  # fmt: skip
-    """Write a replay as a Python script that needs PyTorch alone; exit code 3 where an operator is not in it."""
+    """Write a replay as a Python script that needs only PyTorch; exit 3 if an operator could not be included."""
     from steelyard.engine.replaying import replay_script
     from steelyard.engine.selection import read_devices
     from steelyard.terminal import hand_out
@@ -204,7 +205,7 @@ def script(
 
 
 def _parts(file: Path, step: int | None, subgraph: str) -> Iterator[Trace]:
-    """The part that was asked for, else every step, one at a time."""
+    """The selected part of the trace, else every step, one at a time."""
     from steelyard.traces.reading import open_trace
     from steelyard.traces.steps import steps
 

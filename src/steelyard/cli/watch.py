@@ -1,4 +1,4 @@
-"""What commands that measure have in common: how they tell where they stand."""
+"""Progress output shared by commands that measure."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Done = TypeVar("Done")
 
 
 class Watched:
-    """A run while it is measured: the line that counts its cases, and what is said where it ends early."""
+    """Shows a run while it is measured: a progress line, and a message if it ends early."""
 
     def __init__(self, ready: Plan, words: Callable[[int], str]) -> None:
         self.ready, self.words = ready, words
@@ -30,7 +30,7 @@ class Watched:
         self.progress: Progress | None = None
 
     def __call__(self, writer: RunWriter) -> Progress:
-        """Say what is about to be measured, its number of cases in the words of the command, and start the line that counts them."""
+        """Print what is about to be measured, and return the progress line."""
         from steelyard.report.progress import Progress
 
         left = sum(job.case.id not in writer.done for job in self.ready.jobs)
@@ -42,12 +42,13 @@ class Watched:
         return self.progress
 
     def close(self) -> None:
-        """Leave the terminal to others."""
+        """Clear the progress line."""
         if self.progress:
             self.progress.close()
 
     def through(self, work: Callable[[], Done], kept: Callable[[str], str]) -> Done | None:
-        """What the work gives; nothing where it was interrupted, or stopped by a full disk or lost hosts: then it is told what was kept."""
+        """Call `work` and return its result; None if it was interrupted or stopped by a full disk or lost hosts, after printing what was
+        saved."""
         heed_signals()
         try:
             return work()
@@ -66,7 +67,7 @@ class Watched:
 
 
 def typed() -> tuple[str, ...]:
-    """The command line as it was typed, which click has taken apart."""
+    """The command line as it was typed, quoted for a shell."""
     found: tuple[str, ...] = click.get_current_context().find_object(tuple) or ()
     return found
 

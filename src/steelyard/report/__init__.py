@@ -1,1 +1,1 @@
-"""What people look at."""
+"""Results for people: tables, pages, charts, exports."""

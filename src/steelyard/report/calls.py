@@ -14,7 +14,7 @@ LONGEST = 60
 
 
 def facets(params: Mapping[str, Any]) -> dict[str, str]:
-    """What tells calls apart: operator, build and arguments; a seed only where one was chosen."""
+    """A described call in words: operator, build and arguments, and the seed if one was chosen."""
     found = {"op": str(params.get("op", ""))}
     if params.get("build") is not None:
         found["build"] = f"({_arguments(params['build'])})"

@@ -49,14 +49,14 @@ def lines_of(text: object) -> list[str]:
 
 
 def visible(text: str) -> str:
-    """Escape sequences go, other control characters become spaces; the thin space inside numbers stays."""
+    """Remove escape sequences and turn other control characters into spaces; the thin space inside numbers stays."""
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() or char == THIN else " " for char in _ESCAPES.sub("", text))
 
 
 def cut(text: str, width: int) -> str:
-    """The beginning of a text, with an ellipsis where something is missing."""
+    """The beginning of a text, with an ellipsis if it was cut."""
     if cell_len(text) <= width:
         return text
     return f"{set_cell_size(text, width - 1).rstrip()}…" if width > 0 else ""
@@ -69,7 +69,7 @@ def pad(text: str, width: int, align: str = "<") -> str:
 
 
 def glyph(status: str) -> str:
-    """A sign for those who do not see colour: right, not right, or not measured."""
+    """A sign for a status, beside its colour: ok, bad, or not measured."""
     return "✓" if status == "ok" else "✗" if status in BAD else "–"
 
 
@@ -79,7 +79,7 @@ def status_words(record: Record) -> str:
 
 
 def reason(record: Record) -> str:
-    """Why a record is not ok; a wrong answer falls back on what verification said."""
+    """Why a record is not ok: its error, or for a wrong answer what verification found."""
     return record.reason or (record.verification.message if record.verification and record.status == "wrong" else "")
 
 
@@ -94,7 +94,7 @@ def unverified(record: Record) -> str:
 
 
 def identical_to(record: Record) -> str:
-    """What a variant's answer agrees with in every bit, as that of one does that calls the plain task itself."""
+    """What a variant's answer is bit-identical to, or nothing; a variant that changes nothing is bit-identical to the plain task."""
     found = record.verification
     same = record.status == "ok" and found is not None and found.identical and f" {IDENTITY}" in found.against
     return clean(found.against) if same and found else ""
@@ -113,14 +113,14 @@ def verified_mark(record: Record) -> str:
 
 
 def check_words(record: Record) -> str:
-    """What a reader should know of a check that did not just pass."""
+    """A remark on a verification that did not simply pass."""
     if why := unverified(record):
         return f"not verified: {why}"
     return f"bit-identical to {same}" if (same := identical_to(record)) else ""
 
 
 def shortened(text: str, longest: int = LONGEST_REASON) -> str:
-    """An exception may print whole arrays; a table shows how it begins, and the record keeps the rest."""
+    """The beginning of an error for a table; exceptions may print whole arrays, and the record keeps all of it."""
     return text if len(text) <= longest else f"{text[:longest]}…"
 
 
@@ -180,7 +180,7 @@ def unpaired_text(speedup: float, low: float | None, high: float | None) -> str:
 
 
 def facets(case: Mapping[str, Any]) -> dict[str, str]:
-    """Everything that tells two cases of a workload apart, except backend and variant, each as the text to show."""
+    """All that distinguishes two cases of a workload, except backend and variant, each as the text to show."""
     params = dict(case.get("params") or {})
     found: dict[str, str] = {}
     if case.get("workload") == COMMAND and ARGV in params:
@@ -201,7 +201,7 @@ def facets(case: Mapping[str, Any]) -> dict[str, str]:
 
 
 def flattened(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """What a table and the tables in it hold, each value under its whole name; what is empty is left out."""
+    """A nested table as flat `name.part` values, without empty ones."""
     for name, value in table.items():
         if isinstance(value, Mapping):
             yield from flattened(value, f"{prefix}{name}.")
@@ -237,7 +237,7 @@ def brief(id: str) -> str:
 
 
 def case_line(record: Record) -> str:
-    """One finished case on one plain line, for logs and pipes, by the name that its file has for it."""
+    """One finished case on one plain line, for logs and pipes, with the name that its experiment file gives it."""
     time = record.metrics.get("time")
     shown = [f"{status_words(record)}  {clean(shortened(str(record.effective.get('label') or record.id)))}"]
     if time:

@@ -54,7 +54,7 @@ ASKED: Mapping[str, Sequence[str]] = {
 }
 """Which figures an option asks for, by the option's name in a record's settings."""
 BELOW = 7
-"""How soon a column is given up whose content stands below the table, too."""
+"""Rank at which a column is dropped if its content is also printed below the table."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class Column:
 
     @cached_property
     def empty(self) -> bool:
-        """True when no record has anything to say here."""
+        """True when the column is empty for all records."""
         return not any(self.cells)
 
     def padded(self, index: int | None = None) -> str:
@@ -82,7 +82,7 @@ class Column:
 
 
 def taken(columns: Sequence[Column], gap: str) -> int:
-    """How much of a line these columns need, each with the gap before it."""
+    """The width these columns need, each with the gap before it."""
     return sum(len(gap) + column.width for column in columns)
 
 
@@ -91,7 +91,7 @@ def columns(
 ) -> list[Column]:  # fmt: skip
     """Every column that has something to show, in reading order; the time always, whatever the width.
 
-    Verdicts that also stand `below` the table are the first to be given up; figures that were `asked` for by an option are never.
+    Verdicts that are also printed `below` the table are dropped first; columns that an option `asked` for are never dropped.
     Stacks that were not weighed together have a speedup over the table's baseline all the same, which is named unpaired.
     """
 
@@ -135,18 +135,18 @@ def columns(
 
 SEVERAL = "vs base"
 _case = functools.lru_cache(maxsize=2**15)(Case.parse)
-"""Ids are read for the column's head, for its cells and for the line above: once each."""
+"""A parsed case id, cached: the head, the cells and the line above all need it."""
 
 
 def asked_columns(records: Sequence[Record]) -> set[str]:
-    """The metrics that some option of the run asked for, which no narrow screen may take away."""
+    """The metrics that an option of the run asked for; they are shown even on narrow screens."""
     wanted = {name: metrics for name, metrics in ASKED.items() for record in records if record.requested.get(name)}
     found = {metric for metrics in wanted.values() for metric in metrics}
     return found | ({"time_p99"} if any(record.requested.get("sampling") == "calls" for record in records) else set())
 
 
 def unpaired_column(records: Sequence[Record]) -> Column | None:
-    """Each stack's time against the baseline that the matrix of a report has, where both are ok; nothing where no row has two."""
+    """Each stack's speedup over the report's matrix baseline, where both are ok; empty where no row has two."""
     placed = [PlacedRecord(record, 0, number) for number, record in enumerate(records, 1)]
     table = matrix(placed, [])
     if table is None:
@@ -175,13 +175,13 @@ def sound_pairs(pairs: Sequence[Pair], records: Sequence[Record]) -> list[Pair]:
 
 
 def told_below(pairs: Sequence[Pair], records: Sequence[Record]) -> bool:
-    """Whether every comparison of a run is of requests, whose verdicts stand below the table."""
+    """Whether every comparison of a run is of requests, whose verdicts are printed below the table."""
     sound = sound_pairs(pairs, records)
     return bool(sound) and all(generates(pair.parts) for pair in sound)
 
 
 def versus_head(deltas: Mapping[str, Delta]) -> str:
-    """`vs eager`, `vs torch/eager`, `vs own eager`: what all bases have in common and their heads have not; a side has a name."""
+    """`vs eager`, `vs torch/eager`, `vs own eager`: what all bases have in common and their heads do not."""
     bases = {delta.base for delta in deltas.values()}
     if len(bases) == 1 and "@" not in (side := bases.pop()):
         return f"vs {clean(side)}"
@@ -198,7 +198,7 @@ def versus_head(deltas: Mapping[str, Delta]) -> str:
 
 
 def own_bases(pairs: Sequence[Pair]) -> str:
-    """Which base each row has, where every backend has its own: two rows of 1.00× then say nothing about each other."""
+    """A line that names the bases, if every backend has its own: then two rows of 1.00× cannot be compared with each other."""
     try:
         told = [(_case(pair.base.id), _case(pair.head.id)) for pair in pairs]
     except UsageError:
@@ -212,7 +212,7 @@ def own_bases(pairs: Sequence[Pair]) -> str:
 
 
 def _versus(records: Sequence[Record], deltas: Mapping[str, Delta], bases: Mapping[str, str], *, several: bool) -> list[str]:
-    """The effect of each head; the base is named as such, and by its own name where the column's head cannot say which it is."""
+    """The cell of the effect column: a head's effect, or `base`, with its name if the column's head does not say which it is."""
     found, unmade = [deltas.get(record.id) for record in records], unweighed(records)
     return [
         delta_text(delta) + (base_name(delta) if several else "")

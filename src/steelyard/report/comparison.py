@@ -1,4 +1,4 @@
-"""A comparison on the terminal: one row per case, then what could not be compared, the mean, and what a reader must know."""
+"""A comparison on the terminal: one row per case, then what could not be compared, the mean, and notes."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def _row_record(delta: Delta) -> Record:
 
 
 def _not_compared(found: Comparison, width: int) -> list[Text]:
-    """Every case that has no ratio, by reason, so that none is dropped in silence."""
+    """Lines for every case without a ratio, by reason, so that none is dropped silently."""
     groups: dict[tuple[str, str], list[str]] = {}
     for delta in found.deltas:
         if delta.ratio is None:

@@ -1,4 +1,4 @@
-"""A workload as a reader meets it: what it computes, what can be set, and the command to begin with."""
+"""The page of a workload: what it computes, what can be set, and a first command."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from steelyard.report.page import Page
 
 
 def workload_detail(info: Mapping[str, Any], variants: Iterable[str] = (), *, file: str = "", width: int = 100) -> Text:
-    """Everything a description says; one that is not loaded yet says how to load it, and one of a user's file names the file."""
+    """Everything a description says; if it is not loaded yet, also how to load it; if it is from a user's file, which file."""
     name, axes = str(info["name"]), info.get("axes", {})
     page = Page(width)
     page.title(name, file or str(info.get("origin", "")))

@@ -1,4 +1,4 @@
-"""One record in full: every figure, what was asked and done, and the line that repeats it."""
+"""One record in full: every metric, what was requested and done, and the command that repeats it."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def record_detail(record: Record, run: Run, *, width: int = 100) -> Text:
     page.rows("memory that operators allocate in one iteration", memory_rows(record.effective))
     page.rows("phases", _phases(record))
     page.rows("where the time went", _wall(record.effective.get("wall")))
-    page.rows("the machine meanwhile", monitor_rows(record.effective.get(MONITOR)))
+    page.rows("the machine while measuring", monitor_rows(record.effective.get(MONITOR)))
     page.rows("top kernels", _kernels(record.effective.get("top_kernels")))
     page.rows("weighed against", _weighed(record, run))
     page.rows("programs, base → head", _programs(record))
@@ -225,7 +225,7 @@ def _sound(run: Run) -> list[Pair]:
 
 
 def _evidence(pair: Pair) -> list[str]:
-    """What a verdict rests on."""
+    """What a verdict is based on."""
     found = [f"p {pair.p:.2g}"] if pair.p is not None else []
     found += [f"noise floor {percent(pair.floor)} a rebuild"] if pair.floor is not None else []
     looks = f" after {pair.looks} looks" if pair.looks > 1 else ""

@@ -67,7 +67,7 @@ def level(seconds: float) -> str:
 
 
 def history_page(history: History, *, width: int = 100) -> Text:
-    """The series, its changes, and what was left out of it; every line fits the width."""
+    """The series, its changes, and how much was left out; every line fits the width."""
     lines = [*wrapped(clean(history.case), width, "bold"), *wrapped(_scope(history), width, "dim")]
     lines += [Text(line, "dim") for line in wrap_facts(_conditions(history), width) if line]
     times = [point.time for point in history.points]

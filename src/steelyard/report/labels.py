@@ -21,7 +21,7 @@ MOST_LABELS = 60
 
 
 def labelled(judgement: Judgement) -> list[Judged]:
-    """The findings that have a label of HUD's, those of a case together and the worst case first; a status is told once for a case."""
+    """The findings that have a label of HUD's, those of a case together and the worst case first; a status is listed once per case."""
     each: dict[tuple[str, str], Judged] = {}
     worst: dict[str, int] = {}
     for item in judgement.findings:

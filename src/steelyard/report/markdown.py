@@ -24,7 +24,7 @@ _LOOKALIKES = str.maketrans({"`": "'", "|": "¦", "\\": "∖"})
 
 
 def markdown(judgement: Judgement, *, most: int = MOST_BYTES) -> str:
-    """The whole summary; sections that would pass the limit are left out, and that is said."""
+    """The whole summary; sections beyond the size limit are left out, with a note."""
     made: list[str] = []
     size = 200
     for block in _blocks(judgement):
@@ -106,7 +106,7 @@ def _labels(found: Sequence[Judged]) -> str:
 
 
 def table_lines(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """A table, only with the columns that say something."""
+    """A Markdown table without empty columns."""
     kept = [place for place in range(len(heads)) if any(row[place] for row in rows)]
     lines = [[heads[place] for place in kept], ["---"] * len(kept), *([row[place] for place in kept] for row in rows)]
     return [f"| {' | '.join(line)} |" for line in lines]

@@ -1,4 +1,4 @@
-"""What the monitor of a run saw, in words: for one record line by line, for a whole run in one line."""
+"""The load and memory that were recorded during a run, in words: several lines for one record, one line for a whole run."""
 
 from __future__ import annotations
 

@@ -25,13 +25,13 @@ Document = Mapping[str, Any]
 Form = Literal["png", "svg"]
 
 PAGES = ("compare", "matrix", "sweep", "history", "roofline", "generation", "case", "arms", "accuracy", "replay")
-"""In this order a chart is chosen where none is named."""
+"""The order in which a chart is chosen if none is named."""
 VEGA_LITE = "5.21"
 WIDTH = 760
 SCALE = 2.0
 LINE = 110
 FONT = "DejaVu Sans"
-"""It has every sign that we use. A font that lacks one, as vl-convert's own does, gives up the whole line to another."""
+"""A font that has every character we use. If a font lacks one, as vl-convert's own does, the whole line is drawn in another font."""
 
 
 def charts() -> dict[str, Chart]:
@@ -60,7 +60,7 @@ def picture(document: Document, form: Form, name: str | None = None, *, case: st
 
 
 def _left_out(chart: Chart, document: dict[str, Any], rows: Rows) -> str:
-    """What a picture does not show, where it may leave something out."""
+    """A note on what a picture leaves out, if anything."""
     if chart.name.startswith("sweep-"):
         return sweep.left_out(document, rows)
     if chart.name == "compare-scatter":
@@ -76,7 +76,7 @@ def _check_case(document: Document, case: str) -> None:
 
 
 def check_name(name: str) -> None:
-    """A name that no chart has is answered with those there are."""
+    """Raise an error that lists the known charts if none has this name."""
     known = charts()
     if name not in known:
         raise unknown("plot", name, known, listing=", ".join(known))
@@ -107,7 +107,7 @@ def harmless(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def require() -> None:
-    """Say what to install before anything else is done for a picture."""
+    """Raise an error that says what to install, before any other work is done for a picture."""
     try:
         importlib.import_module("vl_convert")
     except ImportError as error:
@@ -119,7 +119,7 @@ def require() -> None:
 
 
 def title(chart: Chart, rows: Sequence[Mapping[str, Any]], note: str = "") -> dict[str, Any]:
-    """A picture leaves its page, so what it shows, of which case, and how to read it go with it."""
+    """A spec with its title: pictures are shown outside a page, so they say what they show, of which case, and how to read it."""
     cases = {row.get("case") for row in rows} - {None, ""}
     named = [cut(clean(cases.pop()), LINE)] if len(cases) == 1 else []
     return {

@@ -1,6 +1,6 @@
 """Progress on stderr: one live line on a terminal, one plain line per finished case anywhere else.
 
-It draws only when it is told something: no thread and no timer runs beside a measurement.
+It draws only when it is called: no thread and no timer runs beside a measurement.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def is_live(stream: TextIO) -> bool:
 
 
 class Progress:
-    """Where a run stands; the caller tells it of every step."""
+    """The progress of a run; the caller reports every step to it."""
 
     def __init__(self, total: int, stream: TextIO, *, clock: Callable[[], float] = time.monotonic) -> None:
         self.total, self.stream, self.clock = total, stream, clock
@@ -40,12 +40,12 @@ class Progress:
         self._shown = False
 
     def started(self, case_id: str) -> None:
-        """A case begins."""
+        """Show that a case begins."""
         self._case, self._doing, self._started = brief(case_id), "", self.clock()
         self._draw()
 
     def phase(self, name: str, fraction: float | None = None) -> None:
-        """The running case tells what it does and, where it knows, how far it is."""
+        """Show what the running case does and, if known, how far it is."""
         shown = clean(name)
         changed = not self._doing.startswith(shown)
         self._doing = shown if fraction is None else f"{shown} {percent(min(max(fraction, 0.0), 1.0))}"
@@ -53,7 +53,7 @@ class Progress:
             self._draw()
 
     def finished(self, record: Record) -> None:
-        """A case has its record; off a terminal this is the only line it gets."""
+        """Show a finished case; without a terminal this is its only line."""
         self.done += 1
         self._spent += self.clock() - self._started
         self._started = self.clock()
@@ -64,7 +64,7 @@ class Progress:
             self._print(f"[{self.done}/{self.total}] {case_line(record)}")
 
     def waiting(self, text: str) -> None:
-        """Nothing runs yet, and this is why."""
+        """Show why nothing runs yet."""
         if self._live:
             self._doing = clean(text)
             self._draw()
@@ -72,12 +72,12 @@ class Progress:
             self._print(clean(text))
 
     def note(self, text: str) -> None:
-        """A line that stays, above the live one."""
+        """Print a permanent line above the live one."""
         self._clear()
         self._print(clean(text))
 
     def close(self) -> None:
-        """Leave the terminal as it was found."""
+        """Clear the live line."""
         self._clear()
 
     @property

@@ -19,7 +19,7 @@ from steelyard.report.page import Rows
 
 REPLAY, OPERATORS, MEMORY = "replay", "replay_operators", "replay_memory"
 FACTS = {REPLAY, OPERATORS, MEMORY, "replay_names", "recorded_time"}
-"""What of a record's facts these sections tell."""
+"""The facts of a record that these sections show."""
 MOST_OPERATORS, MOST_DIFFERING = 20, 5
 LONGEST_NAME, LONGEST_SHAPES, LONGEST_TEXT = 34, 40, 61
 """Of a row: a name and what stands behind it fit a terminal, since a line that is broken is out of its columns."""
@@ -107,7 +107,7 @@ def _among(deltas: Sequence[Delta]) -> list[Delta]:
 
 
 def operator_lines(records: Sequence[Record], pairs: Sequence[Pair], width: int) -> list[Text]:
-    """Below a table: which operators of compared replays differ."""
+    """Lines below a table: which operators of compared replays differ."""
     drawn: list[Text] = []
     for pair, deltas in differing(sound_pairs(pairs, records)):
         label = clean(pair.head.id.rpartition("@")[2])

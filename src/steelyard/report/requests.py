@@ -1,4 +1,4 @@
-"""What a run says of the parts of its requests, and of its compilers: a verdict on each, in a few lines below the table."""
+"""Verdicts on the parts of requests (such as time to first token) and on compilers, in a few lines below the table."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What the referee says, in words: one candidate in full, many in a table, and both as Markdown.
+"""Rulings of the referee in words: one candidate in full, many in a table, and both as Markdown.
 
-The first line is the answer. Candidates name themselves and raise what they like, so all of their words are cleaned before they are drawn.
+The first line is the answer. Names and errors come from candidates, so control characters are removed from all of them.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def _times(ruling: Ruling) -> Iterator[tuple[str, str]]:
 
 
 def time_of(ruling: Ruling, *, reference: bool = False) -> Figure | None:
-    """What a call took, of the candidate or of the reference beside it."""
+    """The time of a call, of the candidate or of the reference beside it."""
     if ruling.pair:
         return ruling.pair.base.time if reference else ruling.pair.head.time
     return ruling.figures.get("reference_time" if reference else "time")
@@ -94,11 +94,12 @@ def _of_problem(ruling: Ruling) -> list[Trick]:
 
 
 def _trick_words(trick: Trick) -> str:
-    """The evidence, after what the kind means where that says more; what is only told is marked so."""
+    """The evidence, after the meaning of the finding's kind if that adds something; findings that do not make the candidate wrong are
+    marked."""
     meaning = TRICKS.get(trick.kind, "")
     words = [clean(trick.words)] if not meaning or trick.words == meaning else [f"{meaning}: {clean(trick.words)}"]
     if not trick.voids and trick.kind not in OF_THE_PROBLEM:
-        words.append("(told, makes nothing wrong)")
+        words.append("(note only, does not make it wrong)")
     return " ".join(words)
 
 
@@ -146,7 +147,7 @@ def _kernels(ruling: Ruling) -> Iterator[tuple[str, str]]:
 
 
 def ruling_table(rulings: Sequence[Ruling], *, width: int = 100) -> Text:
-    """Many candidates: a line each, below the problem that it is for, and what they come to."""
+    """Many candidates: a line each below its problem, and the totals."""
     lines: list[Text] = []
     by_problem: dict[str, list[Ruling]] = {}
     for ruling in rulings:
@@ -157,7 +158,7 @@ def ruling_table(rulings: Sequence[Ruling], *, width: int = 100) -> Text:
 
 
 def _problem_notes(found: Sequence[Ruling], width: int) -> Iterator[Text]:
-    """What is weak about a problem, once for all of its candidates."""
+    """Weaknesses of a problem, listed once for all of its candidates."""
     told = dict.fromkeys(f"{trick.kind}: {clean(trick.words)}" for ruling in found for trick in _of_problem(ruling))
     for words in told:
         yield from wrapped(words, width, "yellow", "  ")

@@ -36,7 +36,7 @@ MOST_CHANGED, MOST_CASES, MOST_MODELS, MOST_STACKS, MOST_WARNINGS, MOST_COMMANDS
 UNPAIRED_MARK = "†"
 UNPAIRED = "Unpaired: ratios of measurements made at different times, which drift can move."
 ROOM = 600
-"""Bytes kept for the words that say what was left out."""
+"""Bytes reserved for the note on what was left out."""
 _ACTING = str.maketrans(
     {char: f"\\{char}" for char in "\\`*_[]|~$"} | {"<": "&lt;", ">": "&gt;", "&": "&amp;"} | {char: f"{char}\u2060" for char in "@#"}
 )
@@ -52,7 +52,7 @@ class Table:
     most: int
 
     def text(self, room: int) -> str:
-        """The table, only with columns that say something; empty where not even one row fits."""
+        """The table without empty columns; empty if not even one row fits."""
         lines = table_lines(self.heads, self.rows)
         ends = accumulate(len(line.encode()) + 1 for line in lines)
         shown = min(self.most, sum(end <= room for end in ends) - 2)
@@ -61,7 +61,7 @@ class Table:
 
 
 def markdown_report(document: Document, most: int = MOST_BYTES) -> str:
-    """What the page says, in at most so many bytes; what finds no room is named."""
+    """The report as Markdown in at most so many bytes, with a note on what did not fit."""
     made: list[str] = []
     left = most - ROOM
     for block in _blocks(document):
@@ -75,7 +75,7 @@ def markdown_report(document: Document, most: int = MOST_BYTES) -> str:
 
 
 def prose(text: object, longest: int = 1000) -> str:
-    """A sentence with names from outside in it, of which nothing is markup, a link or a mention."""
+    """A sentence that may hold names from outside, with markup, links and mentions disarmed."""
     return _ADDRESS.sub("\\1\u2060", cut(clean(text), longest).translate(_ACTING))
 
 
@@ -173,7 +173,7 @@ def _delta(delta: Mapping[str, Any], units: Mapping[str, str]) -> Row:
 
 
 def _other(case: str, base: str) -> str:
-    """What a case was weighed against, in few words where only the stack is another."""
+    """The base of a case, in few words where only the stack differs."""
     try:
         own, other = Case.parse(case), Case.parse(base)
     except (UsageError, ValueError):

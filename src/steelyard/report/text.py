@@ -1,7 +1,7 @@
-"""The result table of the terminal: one look for a finished run, whoever asks for it.
+"""The result table of a run on the terminal, the same for `run` and `show`.
 
-Every line fits the width. What does not fit is given up from the right in order of importance, and long
-parameters move to lines of their own; a reason is never cut without being told in full below.
+Every line fits the width. Columns that do not fit are dropped, the least important first, and long parameters move to lines of their own; a
+reason that is cut is printed in full below.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ STYLES: dict[str, str] = {"faster": "green", "slower": "red", **dict.fromkeys(BA
 def run_table(header: Header, records: Sequence[Record], pairs: Sequence[Pair], *, width: int = 100, ref: str = "") -> Text:
     """Draw a run: machine, figures by workload, reasons, and what to look at next.
 
-    `ref` is what to type for it, where that is not its id: a run from another tool's file.
+    `ref` is how to name it on a command line, if not by its id: a run from another tool's file.
     """
     records = _as_planned(header, records)
     deltas, bases = pairs_by_head(pairs, records)
@@ -75,7 +75,7 @@ def run_table(header: Header, records: Sequence[Record], pairs: Sequence[Pair], 
 
 
 def _as_planned(header: Header, records: Sequence[Record]) -> Sequence[Record]:
-    """What several hosts measured at once, in the order in which it was asked for."""
+    """Records of several hosts, in the order in which the cases were planned."""
     if not any(HOST in record.effective for record in records):
         return records
     places = {id: place for place, id in enumerate(header.cases)}
@@ -83,7 +83,7 @@ def _as_planned(header: Header, records: Sequence[Record]) -> Sequence[Record]:
 
 
 def _step(header: Header, records: Sequence[Record]) -> str:
-    """What the cases say of the step that they were taken from; empty where they were taken from none."""
+    """A line with the predicted time of the step that the cases were taken from; empty if there was none."""
     found = predict(records, header.weights, header.recorded) if header.weights else None
     if found is None:
         return ""
@@ -108,7 +108,7 @@ def _top(header: Header, records: Sequence[Record], width: int) -> list[Text]:
 def _body(
     records: Sequence[Record], deltas: Mapping[str, Delta], found: list[Column], width: int
 ) -> tuple[list[Text], list[int], list[Column]]:
-    """The table proper, which records have more to say than their row could hold, and the columns that had room.
+    """The table itself, the records whose reason was cut, and the columns that had room.
 
     Rows of several records begin with the number by which `show` knows them.
     """
@@ -180,7 +180,7 @@ def _row(name: str, delta: Delta | None, kept: Sequence[Column], gap: str, index
 
 
 def _broken_row(name: str, record: Record, time: Column, gap: str, index: int, width: int) -> tuple[Text, bool]:
-    """A status in place of figures; timings of a wrong answer stand beside it, since they were measured."""
+    """A row with a status in place of numbers; a wrong answer keeps its timings beside the status."""
     words, why = status_words(record), lines_of(shortened(reason(record), MOST_READ))
     made = Text(name)
     if time.cells[index] and cell_len(name) + time.width + len(gap) + cell_len(words) <= width:
@@ -194,19 +194,19 @@ def _broken_row(name: str, record: Record, time: Column, gap: str, index: int, w
 
 
 def _monitor(records: Sequence[Record], width: int) -> list[Text]:
-    """What requests did to the machine: who generates text asks for memory and load as well as for times."""
+    """A line on load and memory during text generation."""
     told = run_line(records) if any(generates(record.metrics) for record in records) else ""
     return [Text(part, "dim") for part in wrap_words(told, width) if part]
 
 
 def _caveats(records: Sequence[Record], width: int) -> list[Text]:
-    """Why times above stand without ±, each reason once."""
+    """Lines that say why times above have no ±, each reason once."""
     known = [figure.caveat for record in records if record.status == "ok" and (figure := record.metrics.get("time"))]
     return [Text(part, "dim") for words in dict.fromkeys(filter(None, known)) for part in wrap_words(f"no ±: {words}", width)]
 
 
 def _notes(run: str, records: Sequence[Record], missed: Sequence[int], width: int) -> list[Text]:
-    """Reasons too long for a row, each told once however many records share it."""
+    """Reasons too long for a row, each printed once however many records share it."""
     shared: dict[tuple[str, str], list[int]] = {}
     for index in missed:
         shared.setdefault((records[index].status, reason(records[index])), []).append(index)
@@ -260,7 +260,7 @@ def _bottom(run: str, saved: str, records: Sequence[Record], deltas: Mapping[str
 
 
 def _worth_showing(records: Sequence[Record], deltas: Mapping[str, Delta]) -> tuple[int, str]:
-    """The record a reader will ask about first, and why it: a bad one, else the largest change, else the first."""
+    """The record that the hint names, and why: a bad one, else the largest change, else the first."""
     bad = [index for index, record in enumerate(records) if record.status in BAD]
     if bad:
         status = records[bad[0]].status

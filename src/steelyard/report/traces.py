@@ -62,7 +62,7 @@ def spec_words(spec: Any) -> str:
 
 
 def tree_lines(trace: Trace, *, depth: int | None, width: int) -> Iterator[str]:
-    """Who ran inside whom, two columns deeper each."""
+    """The tree of nodes, each level indented by two columns."""
     for root in trace.roots:
         for level, node in trace.below(root):
             if depth is None or level <= depth:
@@ -136,7 +136,7 @@ def _seconds(value: float | None) -> str:
 
 
 def comm_lines(rank: int, found: RankComms) -> Iterator[str]:
-    """What a rank says to others: calls by kind, and how large their messages are."""
+    """Communication of a rank: calls by kind, with the sizes of their messages."""
     recorded = f", {number_of(found.world, 'rank')} recorded" if found.world else ""
     yield f"rank {rank}: {number_of(len(found.calls), 'call')}{recorded}"
     yield f"{'calls':>9}{'sent':>13}{'received':>13}{'smallest':>13}{'median':>13}{'largest':>13}  kind"

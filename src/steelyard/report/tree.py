@@ -1,4 +1,4 @@
-"""Records as a tree: workload, then the point in its parameters, then variant or backend; what is common is said once."""
+"""Records as a tree: workload, then the point in its parameters, then variant or backend; what is common is written once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The gate's verdict on a terminal: the answer in words, then what it rests on, worst first."""
+"""The gate's verdict on a terminal: the answer in words, then the findings behind it, worst first."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ LONGEST, LONGEST_ASIDE = 20, 8
 
 
 def verdict_document(judgement: Judgement) -> dict[str, Any]:
-    """What verdict.json holds: every finding with its effect in words, and its ratio named for what it is a ratio of."""
+    """The content of verdict.json: every finding with its effect in words, and its ratio under a name that says of what."""
     found = json.loads(codec.encode(judgement))
     found["findings"] = [
         {**_named(plain), "effect": finding.effect} for plain, finding in zip(found["findings"], judgement.findings, strict=True)
@@ -75,13 +75,13 @@ def figures_text(finding: Judged) -> str:
 
 
 def explanation(finding: Judged) -> str:
-    """Why a finding is what it is, and why it does not count where it does not."""
+    """The reason of a finding and, if it does not count, why."""
     parts = ["" if finding.reason == UNCONFIRMED else finding.reason, finding.excuse]
     return "; ".join(clean(part) for part in parts if part)
 
 
 def summary(judgement: Judgement) -> Iterator[str]:
-    """What else a reader wants to know: quiet changes, means."""
+    """Further lines: changes within the margin, means."""
     same, faster = (sum(not finding.ruled for finding in judgement.of(kind)) for kind in ("same", "faster"))
     words = [f"{same} within the margin"] * bool(same) + [f"{faster} faster, size unclear"] * bool(faster)
     if words:
@@ -118,7 +118,7 @@ def _style(judgement: Judgement) -> str:
 
 
 def _table(found: Sequence[Judged], width: int) -> Iterator[Text]:
-    """A line per finding, with its values on a line of their own where a name is too long; what is not shown is counted."""
+    """A line per finding, with its values on a line of their own where a name is too long; findings not shown are counted."""
     shown = found[: LONGEST if found[0].counts else LONGEST_ASIDE]
     several = {finding.metric for finding in found} != {"time"}
     rows = [(clean(finding.case), _change(finding, several), figures_text(finding)) for finding in shown]

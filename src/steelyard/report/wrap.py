@@ -1,4 +1,4 @@
-"""Long text in pieces that fit a width, without losing any of it."""
+"""Wraps long text to a width without losing any of it."""
 
 from __future__ import annotations
 

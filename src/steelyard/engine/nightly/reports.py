@@ -90,7 +90,7 @@ def verdict_words(found: Assessment) -> str:
         between_them = f"commits {found.commits}" if ".." in found.commits else "the same commit" if found.commits else "commits unknown"
         said.append(f"Compared with the night of {found.base.name}, {between_them}.")
     if count := len(found.withheld):
-        said.append(f"{'1 case stays' if count == 1 else f'{count} cases stay'} compared with an older night until mended or accepted.")
+        said.append(f"{'1 case stays' if count == 1 else f'{count} cases stay'} compared with an older night until fixed or accepted.")
     if reasons := [item for night in found.before.nights[-WINDOW:] for item in night.acceptances]:
         said.append(f"Accepted by name: {'; '.join(f'{item.pattern}: {item.reason}' for item in reasons[-MOST_NAMED:])}.")
     return clean(" ".join(said))
@@ -120,7 +120,7 @@ def _waiting(found: Assessment) -> Iterator[str]:
     """The cases that tonight is no base for, with the night they stay compared with."""
     if found.withheld:
         dates = {night.run: f"{night.date} ({night.run})" for night in (*found.before.nights, night_of(found.run, "", 0))}
-        yield f"### Compared with an older night until mended or accepted ({len(found.withheld)})"
+        yield f"### Compared with an older night until fixed or accepted ({len(found.withheld)})"
         lines = []
         for item in found.withheld[:MOST_COMMITS]:
             since, base = (code(dates.get(run, run)) for run in (item.since, item.base))

@@ -1,4 +1,4 @@
-"""Charts as plain Vega-Lite specs: drawn by the page in a browser, and as PNG or SVG without one, from the same words.
+"""Charts as plain Vega-Lite specs: drawn by the page in a browser, and as PNG or SVG without one, from the same spec.
 
 A spec names its data `rows` and leaves it empty; whoever draws it puts the rows in. Field names are fixed here, so that no
 name from a result file is ever part of a spec.

@@ -147,7 +147,7 @@ def _row(delta: dict[str, Any], case: dict[str, Any]) -> dict[str, Any]:
 
 
 def _baseline(id: str, case: dict[str, Any] | None, size: float | None) -> dict[str, Any]:
-    """The base itself, at 1x: what it computes is what the others are held against."""
+    """The base itself, at 1x: the other cases are compared with its answer."""
     named = (case["label"] or id, case["variant"]) if case else (id, "baseline")
     return {
         "case": id, "label": named[0], "recipe": named[1], "state": "baseline", "speedup": 1.0, "sqnr": None, "size": size,
@@ -156,7 +156,7 @@ def _baseline(id: str, case: dict[str, Any] | None, size: float | None) -> dict[
 
 
 def beats(one: dict[str, Any], other: dict[str, Any]) -> bool:
-    """Whether a case is at least as good in speed, accuracy and size and better in one; an unclear speed beats nobody."""
+    """Whether a case is at least as good in speed, accuracy and size and better in one; an unclear speed is never better."""
     if one is other or one["state"] == "unclear":
         return False
     ahead = [one["speedup"] - other["speedup"], math.inf if one["sqnr"] is None else one["sqnr"] - other["sqnr"]]
@@ -166,7 +166,7 @@ def beats(one: dict[str, Any], other: dict[str, Any]) -> bool:
 
 
 def places(rows: list[dict[str, Any]], base: str, width: float) -> list[str]:
-    """Where the name of each mark stands so that it covers no mark and no other name; empty where there is no room."""
+    """A place for the name of each mark where it covers no mark and no other name; empty if there is none."""
     even, *across = _pixels([0.0, *(math.log(row["speedup"]) for row in rows)], width)
     up = _pixels([-row["sqnr"] for row in rows], TALL - 2 * MARGIN)
     reach, level = GAP + LETTER * len(base), TOP - MARGIN
@@ -197,7 +197,7 @@ def _meet(one: tuple[float, ...], other: tuple[float, ...]) -> bool:
 
 
 def left_out(document: dict[str, Any], rows: Rows) -> str:
-    """What a picture of some rows does not show: cases of the same workloads that are not ok, and those held against another base."""
+    """What a picture of some rows leaves out, in words: cases of the same workloads that are not ok, and those with another base."""
     cases = {case["id"]: case for case in document["cases"]}
     shown = {row["case"] for row in rows}
     kinds = {(cases[id]["workload"], str(cases[id]["params"])) for id in shown if id in cases}

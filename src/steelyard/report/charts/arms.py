@@ -37,8 +37,8 @@ def _overlay() -> Chart:
         *vega.captions("'share of samples'", "'time per call, each timed alone'"),
     ]
     reading = (
-        "How often each time occurred in base (orange) and head (blue), each timed alone: two hills apart are a difference that anyone "
-        "sees; where they lie over each other, only the interleaved pairs can tell."
+        "How often each time occurred in base (orange) and head (blue), each timed alone: two hills apart are a "
+        "clear difference; where they overlap, only the interleaved pairs can decide."
     )
     build, rows = overlay_rows, partial(kept_rows, "case-overlay")
     return Chart("case-overlay", "Base and head", reading, vega.framed(layers, 220), OVERLAY, rows, build)

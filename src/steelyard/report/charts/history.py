@@ -31,7 +31,7 @@ ROOM = 420
 """How wide a chart must be for the commits of a change to stand in it."""
 
 REACH = 3
-"""How many runs on either side tell what is usual for a run."""
+"""How many runs on either side a run is compared with, to find restless ones."""
 FAR, WIDE, NOISE, FEWEST, APART = 4.5, 3.0, 0.002, 3, 3
 """A run is restless FAR times as far from its neighbours as is usual here, or with an interval WIDE times as wide, and by more than
 NOISE of its time; FEWEST of them, no more than APART runs from one to the next, are a noisy stretch."""

@@ -1,4 +1,4 @@
-"""Speedups of models on stacks as a heat map: colour for how much, words for what colour must not say."""
+"""Speedups of models on stacks as a heat map: colour shows the size of an effect, text the verdict."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MOST_ROWS = 100
 TOLD = {"text": "against the baseline", "time": "time per call"}
 MEASURED = {1: "side by side", 0: "apart", None: ""}
 ITSELF = (1.0, None, None, None)
-"""The baseline over itself, which nothing was measured for."""
+"""The baseline's speedup over itself: 1, without a measurement."""
 STEP, ROOM, NARROW = 32, 150, 700
 """How high a row is, how wide a cell must be to say all on one line, and the window to name both colours on one."""
 
@@ -114,7 +114,7 @@ def effect_words(speedup: float, low: float | None, high: float | None) -> str:
 
 
 def compared_words(document: dict[str, Any]) -> dict[tuple[str, str], str]:
-    """What the comparison says of each base and head, which every other page repeats."""
+    """The comparison's effect for each base and head, so that the matrix shows the same words."""
     deltas = (document.get("comparison") or {"deltas": []})["deltas"]
     return {(delta["base"], delta["case"]): delta["effect"] for delta in deltas if delta["metric"] == "time" and delta["ratio"]}
 
@@ -122,7 +122,7 @@ def compared_words(document: dict[str, Any]) -> dict[tuple[str, str], str]:
 def heat_row(
     row: str, column: str, row_order: int, column_order: int, cell: dict[str, Any], speedup: Speedup | None, told: str = ""
 ) -> dict[str, Any]:
-    """One cell; a speedup is said only where the answer was right, in the comparison's words where it has `told` them."""
+    """One cell; a speedup is shown only if the answer was right, in the comparison's words if `told` has them."""
     ratio, low, high, paired = speedup if speedup and cell["status"] == "ok" else (None, None, None, None)
     time = with_error(cell["time"][0], cell["time"][1], cell["time"][2], "s") if cell["time"] else ""
     against = "baseline" if paired is None else told or effect_words(ratio, low, high) if ratio else ""

@@ -12,7 +12,8 @@ from steelyard.report.charts.vega import Spec
 TIMELINE = ("case", "track", "kind", "start", "end", "text")
 """`track` is recorded or replayed; `kind` the operator, or `others` beside those that take longest; times are in seconds from the first."""
 MOST_KINDS, MUCH_LONGER = 6, 3
-"""Kinds with a colour of their own, of seven that there are; and how much longer a recording is that leaves no room for its replay."""
+"""Kinds with a colour of their own, of seven that there are; and from what factor between recording and replay the replay gets a chart of
+its own."""
 
 
 def _bars() -> Spec:
@@ -58,7 +59,7 @@ def timeline_rows(document: dict[str, Any], case: str | None = None) -> Rows:
 
 
 def alone_rows(document: dict[str, Any], case: str | None = None) -> Rows:
-    """The calls of a replay that is hard to see beside its recording; none where it is not."""
+    """The calls of a replay that would be hard to see beside its much longer recording; else none."""
     rows = timeline_rows(document, case)
     ends = {track: max((row["end"] for row in rows if row["track"] == track), default=0.0) for track in ("recorded", "replayed")}
     return [row for row in rows if row["track"] == "replayed"] if ends["recorded"] > MUCH_LONGER * ends["replayed"] else []

@@ -48,7 +48,8 @@ def lines(x: str, y: str) -> Chart:
 
 
 def speedup_lines(x: str) -> Chart:
-    """How far each variant is ahead of the baseline over the parameter: a few percent, which no axis of times shows."""
+    """How far each variant is ahead of the baseline over the parameter: differences of a few percent, which are invisible on an axis of
+    times."""
     name, up = vega.by_name("line"), vega.speedups("speedup")
     place: Spec = {"x": _across(x), "y": up}
     ends: Spec = {**place, "y": {**up, "field": "from"}, "y2": {"field": "to"}}

@@ -50,7 +50,7 @@ def first(field: str) -> str:
 
 
 def captions(up: str, across: str = "") -> list[Spec]:
-    """What the axes show: the vertical one level above it, where nobody has to turn the head, the horizontal one at its right end."""
+    """What the axes show: the vertical one level above it, so that it reads horizontally, the horizontal one at its right end."""
     above = _note(up, x=0, y=-9, align="left", baseline="bottom")
     return [above, _note(across, x="width", y={"expr": "height + 26"}, align="right", baseline="top")] if across else [above]
 

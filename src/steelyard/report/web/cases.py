@@ -34,7 +34,7 @@ MOST_DIFFERENCES, MOST_READ, MOST_LINES, MOST_KERNELS = 12, 4, 40, 10
 MOST_COMMON, MOST_CHANGES = 3, 60
 UNSAID = ("threads", "ranks", ENV)
 SILENT, ONE_THREAD = (USUAL["ranks"], USUAL[ENV]), "1 thread"
-"""Told only where they are not what they usually are, but for threads, which nobody should have to guess."""
+"""Words that are shown only if they are not the default; threads are always shown."""
 RATE = "item_rate"
 TOLD = {*FACTS, "traceback", "noise", "top_kernels", "threads", OTHER_LOAD, MONITOR, PROGRAM, BASE_PROGRAM}
 LABELS = {
@@ -111,7 +111,7 @@ def _of_program(said: Mapping[str, str], varying: Collection[str]) -> list[str]:
 
 
 def in_common(seen: Sequence[PlacedRecord], told: Words = facets) -> list[str]:
-    """What the labels leave out as all cases of a workload share it: `op/softmax · m=4096 · bf16 · torch · eval · cuda`."""
+    """What all cases of a workload share, which labels leave out: `op/softmax · m=4096 · bf16 · torch · eval · cuda`."""
     by_workload: dict[str, list[Mapping[str, Any]]] = {}
     for item in seen:
         by_workload.setdefault(_workload(item.record), []).append(item.record.case)
@@ -144,13 +144,13 @@ def _stack(case: Mapping[str, Any]) -> tuple[str, str]:
 
 
 class Environments:
-    """The distinct environments of a page, each told once."""
+    """The distinct environments of a page, each listed once."""
 
     def __init__(self) -> None:
         self.found: dict[tuple[tuple[str, str], ...], int] = {}
 
     def place(self, environment: Mapping[str, Any]) -> int:
-        """Where this one stands in the list."""
+        """The index of an environment in the list."""
         shown = ((name, short(value, LONGEST_VALUE)) for name, value in flattened(environment))
         return self.found.setdefault(tuple((name, "(long)" if value is None else str(value)) for name, value in shown), len(self.found))
 
@@ -215,7 +215,7 @@ def _programs(record: Record) -> list[ProgramEntry]:
 
 
 def _first(words: Sequence[str], most: int) -> list[str]:
-    """As many as a reader takes in, and how many more there are."""
+    """The first few items, and how many more there are."""
     return [*words[:most], *([f"and {len(words) - most} more"] if len(words) > most else [])]
 
 
@@ -233,7 +233,7 @@ def _param(value: Any) -> Any:
 
 
 def effective(record: Record) -> dict[str, Any]:
-    """What was done, one short value each; the parts of a table by `table.part`."""
+    """The effective config, one short value each; the parts of a table by `table.part`."""
     found: dict[str, Any] = {}
     for name, value in record.effective.items():
         if name in TOLD:
@@ -253,7 +253,7 @@ def _range(name: str, value: Any) -> Any:
 
 
 def metric_words(seen: Sequence[PlacedRecord]) -> dict[str, MetricEntry]:
-    """Unit, direction and words of every figure that some case has, the time first."""
+    """Unit, direction and name of every metric that some case has, the time first."""
     found: dict[str, Figure] = {}
     for item in seen:
         for name, figure in item.record.metrics.items():
@@ -274,7 +274,7 @@ class EarlierRecords:
         self._read = 0
 
     def differs(self, item: PlacedRecord) -> list[str] | None:
-        """What is not the same as in the run before; None where there is none, or where it was not read."""
+        """What differs from the run before; None if there is none, or it was not read."""
         old = self._record(item)
         return list(differences(old, item.record)) if old else None
 

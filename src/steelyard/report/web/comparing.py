@@ -21,7 +21,7 @@ MISSING = "missing"
 
 
 def find_comparison(runs: Sequence[Run], base: RunsSide | None) -> Comparison | None:
-    """What the page compares: the runs with a base where one is named, else what was weighed together inside them."""
+    """The comparisons of a page: the runs with a base if one is named, else the pairs inside them."""
     if base is not None and runs:
         return compare(base, RunsSide(_named(runs), tuple(runs)))
     weighed = [run for run in runs if run.pairs or unweighed(run.records)]
@@ -75,7 +75,7 @@ def _delta(found: Comparison, delta: Delta, several: bool, centres: Sequence[flo
 
 
 def _alone(delta: Delta, before: Figure | None, after: Figure | None) -> str:
-    """Why the two figures beside an interleaved change do not give it, where they do not: each is of its case timed alone."""
+    """A note where the two times beside an interleaved effect do not give that effect: each is of its case timed alone."""
     if not delta.paired or delta.low is None or delta.high is None or not before or not after or min(before.value, after.value) <= 0:
         return ""
     alone = after.value / before.value

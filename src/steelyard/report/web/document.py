@@ -62,9 +62,9 @@ def document(
 ) -> Document:
     """Everything about some runs, oldest first; `cases` are the newest record of each case among them.
 
-    Where no comparison is given it is made: with `base` if that is named, else of what was weighed together inside the runs.
-    Where no series are given they are those in the runs themselves. `samples` is the most raw values of all cases together,
-    `warnings` what is known to be wrong besides, such as runs that could not be read at all; `known` are changes that are no news.
+    If no comparison is given it is made: with `base` if named, else from the pairs inside the runs.
+    Where no series are given they are those in the runs themselves. `samples` is the maximum number of raw values of all cases together,
+    `warnings` are further problems, such as runs that could not be read; `known` are known changes.
     """
     shown = merged(runs)
     told = once(facets)
@@ -126,7 +126,7 @@ def _counts(seen: Sequence[PlacedRecord], listed: Sequence[RunEntry], lost: int)
 
 
 def _absent(seen: Sequence[PlacedRecord], listed: Sequence[RunEntry], lost: int) -> int:
-    """How many planned cases no run ever had; where a page shows no cases, that question is for the pages that do."""
+    """How many planned cases have no record; 0 for a page that shows no cases."""
     known = {item.record.id for item in seen}
     return max(0, len({id for run in listed for id in run.missing} - known) - lost) if seen else 0
 
@@ -147,7 +147,7 @@ def _lay_samples(seen: Sequence[PlacedRecord], entries: Sequence[dict[str, Any]]
 
 
 def _title(runs: Sequence[Run], seen: Sequence[PlacedRecord]) -> str:
-    """What was measured: the workloads, how, and when; which run that was stands on the run's card."""
+    """The title: the workloads measured, how, and when; the run's id is on its card."""
     if not runs:
         return "Steelyard report"
     names = list(dict.fromkeys(clean(run.header.experiment) for run in runs if run.header.experiment not in ("", "command line")))

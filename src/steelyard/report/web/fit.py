@@ -1,4 +1,4 @@
-"""A page of ten thousand cases that still opens: what matters least is left out first, and that is said."""
+"""A page of ten thousand cases that still opens: the least important parts are left out first, with a note."""
 
 from __future__ import annotations
 

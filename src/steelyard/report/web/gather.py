@@ -1,4 +1,4 @@
-"""From what a user names to the document: which runs, held against which, with which history."""
+"""From references to the document: which runs, compared with which, with which history."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class ReportRequest:
 
 
 def gather(store: Store, asked: ReportRequest) -> Document:
-    """The document for what was asked; a run that cannot be read leaves its reason there instead of its figures."""
+    """The document for some references; for a run that cannot be read it holds the reason."""
     found, unread = _sides(store, asked.refs or (LATEST,))
     base: RunsSide | None = None
     if asked.base is not None:

@@ -1,4 +1,4 @@
-"""The page as a file: template, styles, scripts and data put together, with leave to run nothing but what was put in here.
+"""The page as a file: template, styles, scripts and data put together, with a policy that runs only the scripts put in here.
 
 Every script and style element is allowed by its hash, and nothing may be fetched, so a name from a result file that reached the
 page as markup would still do nothing. Vega's expressions are interpreted rather than compiled (`ast: true`), which is why the
@@ -56,7 +56,7 @@ def linked_page(document: Document, assets: str) -> str:
 
 
 def data_text(document: Document) -> str:
-    """JSON that no HTML parser takes for anything else, and that any encoding of text can hold."""
+    """JSON in ASCII, safe inside an HTML script element."""
     text = json.dumps(document, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     for sign, escape in _ESCAPES.items():
         text = text.replace(sign, escape)
@@ -70,7 +70,7 @@ def data_parts(document: Document) -> tuple[str, str]:
 
 
 def zipped(text: str) -> bytes:
-    """The same bytes for the same text, whenever it is made."""
+    """Compressed text without a time stamp, so that the same text gives the same bytes."""
     return gzip.compress(text.encode(), LEVEL, mtime=0)
 
 

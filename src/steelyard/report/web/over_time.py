@@ -101,7 +101,7 @@ def _point(point: Point) -> list[Any]:
 
 
 def slower_since(series: Mapping[str, History], known: Sequence[Excuse] = ()) -> Sequence[tuple[str, Change]]:
-    """Series whose newest level is slower by more than what counts as the same, the slowest first; smaller and known ones are no news."""
+    """Series whose newest level is slower by more than what counts as the same, the slowest first; without smaller and known ones."""
     last = [(item.case, item.changes[-1]) for item in series.values() if item.changes]
     found = [(case, change) for case, change in last if change.low is not None and change.low > 1 + MARGIN]
     found = [(case, change) for case, change in found if not known_reason(known, case, change.ratio)]

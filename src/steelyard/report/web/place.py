@@ -39,7 +39,7 @@ class SiteFolder:
         self.written: list[str] = []
 
     def claim(self, manifest: str, format: str) -> None:
-        """Make the folder, or make sure that it is a site; anything else in it is somebody's, and stays untouched."""
+        """Make the folder, or make sure that it is a site; a folder with other files is refused."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             if any(self.folder.iterdir()) and self.manifest(manifest).get("format") != format:
@@ -75,7 +75,7 @@ class SiteFolder:
         return self._own(name) and (self.folder / name).is_file()
 
     def write(self, name: str, content: bytes) -> None:
-        """Put a file in its place whole; who reads meanwhile has the old one."""
+        """Write a file atomically; readers see the old one until then."""
         path = self.folder / name
         part = path.with_name(f".{path.name[:100]}.{os.getpid()}.part")
         try:
@@ -110,7 +110,7 @@ class SiteFolder:
         return name
 
     def tidy(self) -> None:
-        """Away with what a build that was killed left half written; to be called while no other build is under way."""
+        """Remove files that a killed build left half written; call it only while no other build runs."""
         for folder in FOLDERS:
             for depth in ("*", "*/*"):
                 for path in (self.folder / folder).glob(f"{depth}.part"):
@@ -132,7 +132,7 @@ class SiteFolder:
         return removed
 
     def _own(self, name: str) -> bool:
-        """Whether a path is one that a site can have written; a list of files is not trusted with more."""
+        """Whether a path is one that a site can have written; other paths in a list of files are ignored."""
         parts = name.split("/")
         if not all(_PLAIN.fullmatch(part) for part in parts) or (len(parts) > 1 and parts[0] not in FOLDERS) or len(parts) > 3:
             return False

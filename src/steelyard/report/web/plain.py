@@ -1,4 +1,4 @@
-"""What goes into a page: JSON that any browser reads, with no number it cannot hold and no character that steers anything."""
+"""Data of a page: JSON without numbers that browsers cannot read and without control characters."""
 
 from __future__ import annotations
 

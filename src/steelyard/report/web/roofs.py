@@ -1,4 +1,4 @@
-"""Each case under its roof: how many operations fall on a byte, what was reached, and what holds it back.
+"""Each case under its roof: operations per byte, the rate reached, and what bounds it.
 
 Nothing is measured here. What the run stored counts; where it stored nothing, the peaks that this user keeps for that
 machine or the vendor's figures for its GPU do.
@@ -33,7 +33,7 @@ class Roofs:
         self._known: dict[tuple[str, str, int], peaks.Peaks | None] = {}
 
     def entry(self, item: PlacedRecord) -> tuple[RoofEntry, dict[str, Any]] | None:
-        """The `roof` of a case and the roof itself; None for a case that says nothing of what it moves, or has no peaks."""
+        """The `roof` of a case and the roof itself; None if the case does not declare its work, or has no peaks."""
         record = item.record
         computed, moved = record.metrics.get("compute"), record.metrics.get("bandwidth")
         found = self._held(item)

@@ -102,7 +102,7 @@ def _facts(found: Facts) -> Iterable[tuple[str, str]]:
 
 
 def _either(value: Any, yes: str, no: str) -> str:
-    """A word for true and one for false; a file may hold anything else there, which is not told."""
+    """A word for true and one for false; a file may hold anything else there, which is left out."""
     return yes if value is True else no if value is False else ""
 
 
@@ -174,7 +174,7 @@ def missing(run: Run) -> list[str]:
 
 
 def troubles(run: Run) -> Iterable[str]:
-    """What a reader must know about the run's files, one sentence each; no path of the machine that made the page is told."""
+    """What a reader must know about the run's files, one sentence each; without paths of the machine that made the page."""
     for warning in run.warnings:
         plain = warning.replace(f"{run.path}/run.jsonl: ", "").replace(f"{run.path}/run.jsonl:", "line ")
         yield clean(plain.replace(str(run.path), run.id))[:LONGEST_WARNING]
@@ -188,7 +188,7 @@ def troubles(run: Run) -> Iterable[str]:
 
 
 def page_warnings(runs: Sequence[Run], base: Sequence[Run]) -> list[str]:
-    """Everything wrong with the data of a page and of what it is compared with, the same sentence of several runs told once."""
+    """Everything wrong with the data of a page and of what it is compared with, a sentence that several runs share only once."""
     told: dict[str, list[str]] = {}
     for run in (*base, *runs):
         for line in troubles(run):
@@ -200,15 +200,15 @@ def page_warnings(runs: Sequence[Run], base: Sequence[Run]) -> list[str]:
         same = "; two of them look alike and differ in kernel, driver or memory" if len(set(names)) < len(names) else ""
         found.append(
             f"these runs were made on {len(keys)} different machines ({_listed(list(dict.fromkeys(names)))}){same}: "
-            "times of different machines say nothing about each other"
+            "times of different machines cannot be compared"
         )
     if "" in keys and len(base) + len(runs) > 1:
-        found.append("not every run says on which machine it was made; that they had the same is taken on trust")
+        found.append("not every run says on which machine it was made; they are assumed to be from one machine")
     return [*found, *_noisy(runs)]
 
 
 def _noisy(runs: Sequence[Run]) -> Iterable[str]:
-    """That most cases are, as every small difference is then in doubt."""
+    """A sentence if most cases are noisy, as then small differences are in doubt."""
     newest = {record.id: record for run in runs for record in run.records if record.status == "ok"}
     bad = [record for record in newest.values() if str(record.effective.get("noise") or "A")[0] in TOO_NOISY]
     if 2 * len(bad) <= len(newest):

@@ -38,14 +38,14 @@ class Sidecar:
 
     @classmethod
     def of(cls, run: Run) -> Sidecar:
-        """Look at the file once; another tool's run has none."""
+        """Find the file of raw samples once; runs of other tools have none."""
         try:
             return cls(run, inside(run.path, SIDECAR, "the file of raw samples").stat().st_size)
         except (OSError, StoreError):
             return cls(run)
 
     def troubles(self) -> Iterator[str]:
-        """What is wrong with it, in words, for how many cases."""
+        """A sentence on what is wrong with the file, and for how many cases."""
         kept = [record.samples for record in self.run.records if record.samples]
         lost = len(kept) if self.size is None else sum(extent(series) > self.size for series in kept)
         if lost:

@@ -63,7 +63,7 @@ class Built:
 
 
 class SitePage(msgspec.Struct):
-    """A page that is there: a digest of what it was made from, its files, and what the front page says about its run."""
+    """A page that exists: a digest of what it was made from, its files, and what the front page says about its run."""
 
     key: str
     files: list[str]
@@ -142,7 +142,7 @@ class _Build:
         self._held: dict[Path, Run] = {}
 
     def run(self, infos: Sequence[RunInfo]) -> Built:
-        """All pages, oldest first, then the front page, then away with what nobody needs any more."""
+        """Write all pages, oldest first, then the front page, then remove files no longer needed."""
         self.place.tidy()
         for name, text in html.asset_files().items():
             if not self.place.has(f"{ASSETS}/{name}"):
@@ -162,7 +162,7 @@ class _Build:
         return Built(self.place.folder, len(leaves), sorted(set(self.place.written)), self.kept, removed, self.warnings)
 
     def _save_half(self) -> None:
-        """Keep what is done so far, so that the build after this one need not do it again if this one is killed."""
+        """Save what is done so far, so that a later build need not repeat it if this one is killed."""
         assets = sorted({*self.before.assets, *self.now.assets})
         self._save(Manifest(front="", assets=assets, runs={**self.before.runs, **self.now.runs}))
 
@@ -259,7 +259,7 @@ class _Build:
 
 
 def _quiet(leaves: Sequence[SiteRun], series: Mapping[str, History]) -> dict[str, str]:
-    """What there is to say where nothing is slower than it was."""
+    """The headline if nothing is slower than before."""
     count = f"{len(leaves)} run{'' if len(leaves) == 1 else 's'}"
     if not series:
         return {"tone": "none", "text": f"{count}; no case was measured in more than one of them."}
@@ -314,7 +314,7 @@ def _compared(base: RunsSide, head: RunsSide) -> Comparison | None:
 
 
 def _unreadable(leaf: SiteRun, error: StoreError) -> Document:
-    """A page that says what is wrong with a run that has no other."""
+    """A page for a run that cannot be read, with the reason."""
     reason = told(error).replace(f"{leaf.info.path}/", "")
     made = document([], title=f"Run {leaf.info.id}", samples=0, warnings=[f"run {leaf.info.id} cannot be read: {reason}"])
     row = {
@@ -328,7 +328,7 @@ def _unreadable(leaf: SiteRun, error: StoreError) -> Document:
 
 @functools.cache
 def generator() -> str:
-    """A digest of the program that writes pages: another one writes other pages."""
+    """A digest of the program, so that pages are written again when it changes."""
     parts = [__version__, html.template(), *html.asset_files()]
     for package in PACKAGES:
         parts += sorted(_sources(resources.files(f"steelyard.{package}")))

@@ -63,7 +63,7 @@ def _inside(comparison: Comparison) -> bool:
 
 
 def _tone(counts: Mapping[str, int], comparison: Comparison | None, slower: bool) -> Tone:
-    """Red for what is broken or surely slower, green where all is settled and well; one clear case does not speak for the others."""
+    """Red for what is broken or surely slower, green where all is settled and well; one clear case is not enough."""
     if slower or any(counts.get(status) for status in BAD):
         return "bad"
     if comparison is None:
@@ -185,7 +185,7 @@ def _share(found: Sequence[Delta], known: Sequence[Delta], kind: str, loose: boo
 
 
 def _most(found: Sequence[Delta], labels: Mapping[str, str]) -> str:
-    """The one that moved furthest."""
+    """The delta with the largest effect."""
     word = found[0].verdict
     if word not in CHANGED:
         return ""

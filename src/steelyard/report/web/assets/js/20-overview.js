@@ -26,7 +26,7 @@
     if (!found.length) return null;
     const items = found.map((text) => el("li", {}, text));
     const rest = items.length > MOST_WARNINGS && el("details", {}, el("summary", {}, `${fmt.plural(items.length - MOST_WARNINGS, "more warning")}`), el("ul", {}, items.slice(MOST_WARNINGS)));
-    return el("section", { class: "warnings", id, "aria-label": "Warnings" }, el("h2", {}, "Know this before you read on"), el("ul", {}, items.slice(0, MOST_WARNINGS)), rest);
+    return el("section", { class: "warnings", id, "aria-label": "Warnings" }, el("h2", {}, "Warnings"), el("ul", {}, items.slice(0, MOST_WARNINGS)), rest);
   }
 
   const factList = (pairs) => el("dl", { class: "facts" }, pairs.filter(([, text]) => text !== "" && text !== null && text !== undefined).map(([label, text]) => [el("dt", {}, label), el("dd", {}, text)]));
@@ -268,7 +268,7 @@
     main.append(el("h1", {}, S.breakable(doc.title || "Overview")), banner());
     S.fill(main, [warnings(doc.warnings)]);
     if (doc.cases.length) drawAnswer(main);
-    else main.append(el("h2", {}, "Cases"), el("p", { class: "notice" }, "There is no record in what was given. Nothing measured is never a pass."));
+    else main.append(el("h2", {}, "Cases"), el("p", { class: "notice" }, "There are no records here. Nothing measured is never a pass."));
     const section = el("section", { "aria-label": "Cases" });
     if (doc.cases.length) main.append(section);
     const newest = doc.runs[doc.runs.length - 1];

@@ -88,7 +88,7 @@
     };
   }
 
-  // At least as good in speed, accuracy and size, and better in one; an unclear speed beats nobody.
+  // At least as good in speed, accuracy and size, and better in one; an unclear speed is never better.
   function beats(one, other) {
     if (one === other || one.state === "unclear") return false;
     const ahead = [one.speedup - other.speedup, one.sqnr === null ? Infinity : one.sqnr - other.sqnr];
@@ -131,7 +131,7 @@
     return [first, ...whole].map((row) => ({ ...row, base: first.recipe }));
   }
 
-  // Cases of the same point that are not ok: they have no place in the picture, and nobody should look for them.
+  // Cases of the same point that are not ok: they cannot be drawn, so they are listed.
   function notDrawn(base) {
     const point = (item) => JSON.stringify([item?.workload, item?.params]);
     const broken = doc.cases.filter((item) => item.status !== "ok" && point(item) === point(S.caseById(base)));
@@ -293,8 +293,8 @@
     const reasons = new Map(comparison.deltas.filter((delta) => delta.verdict === "missing").map((delta) => [delta.base, delta.reason]));
     const missing = comparison.missing.map((id) => ({ case: id, reason: reasons.get(id) }));
     const why = [{ key: "reason", title: "Why", class: "words" }];
-    listed(main, "apart", "Not comparable", "Both sides have these, and no ratio of theirs would say anything.", apart, why);
-    listed(main, "missing", "Missing", "In base, and nothing in head to hold against it.", missing, why);
+    listed(main, "apart", "Not comparable", "Both sides have these, but a ratio would have no meaning.", apart, why);
+    listed(main, "missing", "Missing", "In base, not in head: nothing to compare with.", missing, why);
     listed(main, "new", "New", "In head, not in base: nothing to compare with.", bare(comparison.new));
   }
 

@@ -20,7 +20,7 @@
     return below + (ordered[Math.ceil(at)] - below) * (at - Math.floor(at));
   }
 
-  // A few samples far off would hide what all the others do.
+  // A few outliers would squeeze all other samples together.
   function scaleEnds(times) {
     const ordered = [...times].sort((a, b) => a - b);
     const [lower, upper] = [quantile(ordered, 0.25), quantile(ordered, 0.75)];
@@ -271,7 +271,7 @@
       panel("Case and run", S.factList(identity(item))),
       panel("Verification", S.factList(verification(item))),
       panel("Environment", differences(item), S.facts(pairs(doc.environments[item.environment]), 10)),
-      item.machine_meanwhile && panel("The machine meanwhile", S.factList(pairs(item.machine_meanwhile))),
+      item.machine_meanwhile && panel("The machine while measuring", S.factList(pairs(item.machine_meanwhile))),
       Object.keys(item.effective).length > 0 && panel("Effective settings", S.facts(pairs(item.effective), 12)),
       roof(item), attachments(item))]);
   }

@@ -11,7 +11,7 @@
   const BROKEN = new Set(S.BROKEN);
   const COLUMNS = ["row", "column", "row_order", "column_order", "speedup", "low", "high", "measured", "text", "status", "time", "case"];
 
-  // The baseline over itself, which nothing was measured for.
+  // The baseline's speedup over itself: 1, without a measurement.
   const ITSELF = [1, null, null, null];
 
   // ---- what the address asks for

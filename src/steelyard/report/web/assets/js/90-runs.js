@@ -59,7 +59,7 @@
     return `${fmt.plural(doc.runs.length, "run")}${when}${where}, ${fmt.plural(cases, "record")} in all.${elsewhere()}`;
   }
 
-  // What this report speaks of and does not list: the other side of its comparison, and the runs that its history rests on.
+  // Runs that this report uses but does not list: the other side of its comparison, and those of the history.
   function elsewhere() {
     const listed = new Set(doc.runs.map((run) => run.id));
     const base = doc.comparison && !doc.comparison.paired ? String(doc.comparison.base) : "";
