@@ -34,6 +34,18 @@ def test_a_sample_far_off_is_drawn_at_the_edge_and_keeps_its_value() -> None:
     assert rows[7]["state"] == "throttled"
 
 
+def test_disturbed_samples_count_where_too_few_were_undisturbed() -> None:
+    """Else one undisturbed sample would set the scale, and all others would stand at its edge."""
+    noisy = case()
+    noisy["samples"] |= {"discarded": [0, 1, 1, 1, 1, 1, 1, 1], "kept": True}
+    rows = [row for row in charts.case_samples_rows({"cases": [noisy]}) if row["time"]]
+    assert [row["state"] for row in rows] == ["kept", *["discarded"] * 7] and all(row["counts"] for row in rows)
+    assert [row["time"] for row in rows if row["drawn"] == row["time"]] == [row["time"] for row in rows if row["time"] < 5e-5]
+    assert len(charts.case_cumulative_rows({"cases": [noisy]})) == 8
+    noisy["samples"] |= {"kept": False}
+    assert [row["counts"] for row in charts.case_samples_rows({"cases": [noisy]}) if row["time"]] == [True, *[False] * 7]
+
+
 def test_order_is_that_of_measuring_even_where_samples_were_thinned() -> None:
     thinned = case()
     thinned["samples"] |= {"index": [0, 10, 20, 30, 40, 50, 60, 70], "count": 80}

@@ -96,7 +96,7 @@ def _times(case: dict[str, Any] | None) -> list[float]:
     samples = case["samples"] if case and case["status"] == "ok" else None
     if not samples:
         return []
-    dropped = samples["discarded"] or [0] * len(samples["time"])
+    dropped = (not samples.get("kept") and samples["discarded"]) or [0] * len(samples["time"])
     return [time for time, out in zip(samples["time"], dropped, strict=True) if time is not None and not out]
 
 

@@ -12,9 +12,10 @@ from steelyard.model.units import plain
 from steelyard.report.charts import Chart, Rows, vega
 from steelyard.report.charts.vega import BLUE, LEGEND, ORANGE, VERMILION, Spec
 
-SAMPLES = ("case", "order", "time", "drawn", "state", "text", "clock", "clock_unit", "clock_text")
+SAMPLES = ("case", "order", "time", "drawn", "state", "counts", "text", "clock", "clock_unit", "clock_text")
 """`order` counts from 0; `time` is one sample in seconds and `drawn` where it stands: at the edge when it lies beyond the scale;
-`state` is kept, discarded (disturbed) or throttled. Rows of the clock have `clock` and no time; its unit is in all."""
+`state` is kept, discarded (disturbed) or throttled; disturbed ones count where too few were undisturbed. Rows of the clock have `clock`
+and no time; its unit is in all."""
 BINS = ("case", "least", "most", "number", "share", "text")
 """How many of the samples that count, in seconds, lie between `least` and `most`, and which share of all that is."""
 TIMES = ("case", "time", "drawn", "text")
@@ -42,13 +43,13 @@ def times_axis(field: str, **more: Any) -> Spec:
 
 
 def _dots(across: Spec, top: float = 0.0) -> list[Spec]:
-    """Samples by colour and shape with the median of those kept, below a share of the height that is left free at the top."""
+    """Samples by colour and shape with the median of those that count, below a share of the height that is left free at the top."""
     colours = {"domain": STATES, "range": [BLUE, ORANGE, VERMILION]}
     shapes = {"domain": STATES, "range": ["circle", "diamond", "triangle-down"]}
     state: Spec = {"field": "state", "type": "nominal", "legend": LEGEND}
     looks: Spec = {"color": {**state, "scale": colours}, "shape": {**state, "scale": shapes}}
     middle = [
-        {"filter": "datum.state !== 'discarded' && isValid(datum.time)"},
+        {"filter": "datum.counts && isValid(datum.time)"},
         {"aggregate": [{"op": "median", "field": "time", "as": "median"}]},
     ]
     tooltip = vega.told(("text", "sample"), ("order", "position"), ("state", "state"))
@@ -157,7 +158,7 @@ def case_cumulative_rows(document: dict[str, Any], case: str | None = None) -> R
     """The samples that count; those beyond the scale, which would make one bar of all the others, stand at its edge."""
     found = _with_samples(document, case)
     rows = [] if found is None else _sample_rows(found)
-    return [{name: row[name] for name in TIMES} for row in rows if row["state"] != "discarded"]
+    return [{name: row[name] for name in TIMES} for row in rows if row["counts"]]
 
 
 def case_distribution_rows(document: dict[str, Any], case: str | None = None) -> Rows:
@@ -203,12 +204,12 @@ def _sample_rows(case: dict[str, Any]) -> Rows:
     orders = samples["index"] or range(len(times))
     discarded, throttled = samples["discarded"] or [0] * len(times), samples["throttled"] or [0] * len(times)
     states = ["discarded" if bad else "throttled" if slow else "kept" for bad, slow in zip(discarded, throttled, strict=True)]
-    low, high = scale_ends([time for time, state in zip(times, states, strict=True) if state != "discarded"] or times)
+    counts = [bool(samples.get("kept")) or state != "discarded" for state in states]
+    low, high = scale_ends([time for time, counted in zip(times, counts, strict=True) if counted] or times)
     empty = {**dict.fromkeys(SAMPLES), "case": case["id"], "clock_unit": (samples["clock"] or {}).get("unit")}
-    return [
-        {**empty, "order": order, "time": time, "drawn": min(max(time, low), high), "state": state, "text": plain(time, samples["unit"], 4)}
-        for order, time, state in zip(orders, times, states, strict=True)
-    ]
+    own = [{"time": time, "drawn": min(max(time, low), high), "text": plain(time, samples["unit"], 4)} for time in times]
+    told = [{"order": order, "state": state, "counts": counted} for order, state, counted in zip(orders, states, counts, strict=True)]
+    return [{**empty, **row, **more} for row, more in zip(own, told, strict=True)]
 
 
 def _clock_rows(case: dict[str, Any]) -> Rows:

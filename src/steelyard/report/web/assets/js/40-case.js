@@ -29,15 +29,16 @@
   }
 
   const stateAt = (samples, at) => (samples.discarded?.[at] ? "discarded" : samples.throttled?.[at] ? "throttled" : "kept");
-  const EMPTY = { order: null, time: null, drawn: null, state: null, text: null, clock: null, clock_unit: null, clock_text: null };
+  const EMPTY = { order: null, time: null, drawn: null, state: null, counts: null, text: null, clock: null, clock_unit: null, clock_text: null };
 
   function sampleRows(item) {
     const { samples } = item;
     const empty = { ...EMPTY, case: item.id, clock_unit: samples.clock?.unit ?? null };
-    const counted = samples.time.filter((time, at) => stateAt(samples, at) !== "discarded");
+    const counts = samples.time.map((time, at) => samples.kept || stateAt(samples, at) !== "discarded");
+    const counted = samples.time.filter((time, at) => counts[at]);
     const [low, high] = scaleEnds(counted.length ? counted : samples.time);
     return samples.time.map((time, at) => ({
-      ...empty, order: samples.index ? samples.index[at] : at, time, drawn: Math.min(Math.max(time, low), high), state: stateAt(samples, at), text: fmt.plain(time, samples.unit, 4),
+      ...empty, order: samples.index ? samples.index[at] : at, time, drawn: Math.min(Math.max(time, low), high), state: stateAt(samples, at), counts: counts[at], text: fmt.plain(time, samples.unit, 4),
     }));
   }
 
@@ -47,7 +48,7 @@
     return clock.values.map((value, at) => ({ ...EMPTY, case: item.id, order: clock.index[at], clock: value, clock_unit: clock.unit, clock_text: fmt.plain(value, clock.unit) }));
   }
 
-  const keptRows = (rows) => rows.filter((row) => row.state !== "discarded").map(({ time, drawn, text, case: id }) => ({ case: id, time, drawn, text }));
+  const keptRows = (rows) => rows.filter((row) => row.counts).map(({ time, drawn, text, case: id }) => ({ case: id, time, drawn, text }));
 
   // Bins of equal width, more of them the more samples there are.
   function binRows(rows) {
