@@ -13,7 +13,7 @@ import pytest
 
 from steelyard.cli.farm import lines_of
 from steelyard.cli.main import main
-from steelyard.engine.farm.journal import FILE, Journal, JournalEvent, read_journal
+from steelyard.engine.farm.journal import FILE, Journal, JournalEvent, JournalTail, read_journal
 from steelyard.engine.farm.overview import FarmOverview, told
 from steelyard.store.runs import Header, Store
 
@@ -110,6 +110,19 @@ def test_a_torn_line_and_foreign_ones_are_passed_over(tmp_path: Path) -> None:
     again.close()
     assert again.attempts() == {0: 3}
     assert [item.kind for item in read_journal(tmp_path)] == ["begun", "done"]
+
+
+def test_a_journal_that_grows_is_read_on_from_where_it_was(tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    journal.note("begun", group=0, attempt=1, station="one")
+    tail = JournalTail(tmp_path)
+    assert [item.kind for item in tail.more()] == ["begun"] and list(tail.more()) == []
+    whole = b'{"event": "done", "time": "", "group": 0, "station": "one"}\n'
+    for part, kinds in ((whole[:20], []), (whole[20:], ["done"]), (b"[7]\n", [])):
+        with (tmp_path / FILE).open("ab") as file:
+            file.write(part)
+        assert [item.kind for item in tail.more()] == kinds
+    journal.close()
 
 
 def test_the_command_tells_lines_or_json_and_refuses_a_run_that_was_made_here(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -288,3 +288,10 @@ def test_the_documented_cron_line_parses() -> None:
     command = line.split(" ", 5)[5]
     (words,) = (shlex.split(part.partition(">>")[0]) for part in command.split("&&") if "nightly" in part)
     parses(["steelyard", *words[1:]])
+
+
+def test_nights_are_not_kept_at_an_address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its text would be the name of a folder here, and nobody would find the nights."""
+    monkeypatch.chdir(tmp_path)
+    assert main(["nightly", "quickstart", "--keep", "s3://our-team/nights"]) == 2
+    assert "nights are kept in a folder" in capsys.readouterr().err and not list(tmp_path.iterdir())

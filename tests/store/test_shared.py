@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from steelyard.cli.main import main
-from steelyard.errors import StoreError
+from steelyard.errors import StoreError, UsageError
 from steelyard.store import refs, shared
 from steelyard.store.index import Index
 from steelyard.store.runs import Run, Store
@@ -76,6 +76,17 @@ def test_the_same_by_s3(tmp_path: Path, s3: str) -> None:
 
 
 @pytest.mark.filterwarnings("ignore")
+def test_a_bucket_that_is_not_there_is_no_empty_store(tmp_path: Path, s3: str) -> None:
+    ann = member(tmp_path, "ann", "s3://steelyard-has-no-such-bucket/runs")
+    with pytest.raises(StoreError) as caught:
+        ann.runs()
+    assert caught.value.why == "there is no such bucket"
+    assert member(tmp_path, "bob", f"{s3}/nothing-yet").runs() == []
+    with pytest.raises(UsageError) as unknown:
+        refs.locate(member(tmp_path, "bob", f"{s3}/nothing-yet"), "latest")
+    assert unknown.value.why == f"no runs in {s3}/nothing-yet"
+
+
 def test_a_seal_object_of_s3_is_created_once(tmp_path: Path, s3: str) -> None:
     """Two processes send the same run at once, from copies of one folder: both succeed, and there is one run."""
     ann = member(tmp_path, "ann", s3)

@@ -13,6 +13,7 @@ import numpy as np
 
 from steelyard.analyze.change_points import FEWEST, change_points
 from steelyard.analyze.conditions import Conditions, seen
+from steelyard.analyze.machines import MadeOn
 from steelyard.analyze.provenance import RunHead, commit_in, head_of
 from steelyard.analyze.steady import steady
 from steelyard.errors import StoreError, UsageError
@@ -171,7 +172,7 @@ def _every(
         if not found:
             continue
         made[case] = _series(case, found, source, machine_key)
-        for other in made[case].apart if everywhere else ():
+        for other in [item for item in made[case].apart if item.machine_key != made[case].machine_key] if everywhere else ():
             made[f"{case} on {other.machine_key or 'an unknown machine'}"] = _series(case, found, source, other.machine_key)
     return made
 
@@ -203,6 +204,11 @@ class _Source:
         head = self.head(entry)
         return machine_of(self.record(entry), head.machine_key) if head.farm else head.machine_key
 
+    def speeds(self, entry: Entry) -> MadeOn:
+        """How fast the kind of machine is that an entry was made on, where its farm told that."""
+        head = self.head(entry)
+        return MadeOn.of(self.record(entry), head.machine_key) if head.farm else MadeOn(head.machine_key)
+
     def record(self, entry: Entry) -> Record:
         if entry.folder not in self._records and self.store:
             self._records[entry.folder] = read_run(self.store.folder / entry.folder).records
@@ -212,13 +218,14 @@ class _Source:
 def _series(case: str, entries: Sequence[Entry], source: _Source, machine_key: str | None) -> History:
     key = source.machine(entries[-1]) if machine_key is None else machine_key
     sound = list({entry.folder: entry for entry in entries if _sound(entry)}.values())
-    here = [entry for entry in sound if source.machine(entry) == key]
+    of_key = [entry for entry in sound if source.machine(entry) == key]
+    here = [entry for entry in of_key if not source.speeds(of_key[-1]).apart(source.speeds(entry))]
     points = [_point(entry, source.head(entry)) for entry in here]
     broken = sum(not _sound(entry) and source.machine(entry) == key for entry in entries)
     searched = points[-MOST_POINTS:]
     changes = find_changes(searched, len(points) - len(searched)) if len(searched) >= FEWEST else []
     told = [_explained(change, here, source) for change in changes]
-    return History(case, key, points, told, _apart(sound, source, key), broken, len(searched))
+    return History(case, key, points, told, _apart(sound, source, here), broken, len(searched))
 
 
 def _moments(since: str | None, until: str | None) -> tuple[float, float]:
@@ -242,11 +249,12 @@ def _point(entry: Entry, head: RunHead) -> Point:
     return Point(entry.run, entry.number, entry.created, entry.time, entry.low, entry.high, commit, dirty)
 
 
-def _apart(entries: Sequence[Entry], source: _Source, key: str) -> list[Apart]:
-    others: dict[str, list[Entry]] = {}
+def _apart(entries: Sequence[Entry], source: _Source, here: Sequence[Entry]) -> list[Apart]:
+    """What is not in the series: by the key of its machine, which is the series' own where that is another kind of it."""
+    taken, others = {id(entry) for entry in here}, dict[str, list[Entry]]()
     for entry in entries:
-        if (other := source.machine(entry)) != key:
-            others.setdefault(other, []).append(entry)
+        if id(entry) not in taken:
+            others.setdefault(source.machine(entry), []).append(entry)
     return [Apart(other, len(found), found[-1].created) for other, found in others.items()]
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from statistics import geometric_mean
 
 from steelyard.analyze.compare import reach
+from steelyard.analyze.machines import MadeOn
 from steelyard.analyze.stacks import Grid, PlacedRecord, Quad, Words, bare, grid, pick, quad, variant_of, words
 from steelyard.model.effects import bounded
 from steelyard.model.pair import Pair
@@ -105,9 +106,10 @@ def matrix(
     chosen = pick(laid.columns, fine, baseline or _versus(runs, laid))
     others = sorted((name for name in laid.columns if name != chosen and fine[name]), key=lambda name: -fine[name])
     weighed = _weighed(runs, records)
+    made = {id: MadeOn.of(item.record, runs[item.run].header.machine_key if runs else "") for id, item in records.items()}
     times = [[records[cell.case].record.metrics["time"] if cell and _fine(cell) else None for cell in row] for row in cells]
     bases = {
-        name: _against(laid.columns.index(name), cells, times, weighed)
+        name: _against(laid.columns.index(name), cells, times, weighed, made)
         for name in [chosen, *others][: max(1, min(most, MOST_CELLS // size))]
     }
     rows = [
@@ -147,8 +149,10 @@ def _weighed(runs: Sequence[Run], records: Mapping[str, PlacedRecord]) -> Weighe
     return found
 
 
-def _against(base: int, cells: list[list[Cell | None]], times: list[list[Figure | None]], weighed: Weighed) -> Against:
-    speedups = [_speedups(base, row, known, weighed) for row, known in zip(cells, times, strict=True)]
+def _against(
+    base: int, cells: list[list[Cell | None]], times: list[list[Figure | None]], weighed: Weighed, made: Mapping[str, MadeOn]
+) -> Against:
+    speedups = [_speedups(base, row, known, weighed, made) for row, known in zip(cells, times, strict=True)]
     columns = range(len(cells[0]))
     working = [place for place in columns if any(row[place] for row in speedups)]
     common = [row for row in speedups if all(row[place] for place in working)]
@@ -156,7 +160,10 @@ def _against(base: int, cells: list[list[Cell | None]], times: list[list[Figure 
     return Against(speedups, shown, [mean_of(row[place] for row in speedups) for place in columns])
 
 
-def _speedups(base: int, cells: list[Cell | None], times: list[Figure | None], weighed: Weighed) -> list[Speedup | None]:
+def _speedups(
+    base: int, cells: list[Cell | None], times: list[Figure | None], weighed: Weighed, made: Mapping[str, MadeOn]
+) -> list[Speedup | None]:
+    """What was not weighed together has a speedup only where both were made on one kind of machine."""
     before, known, found = cells[base], times[base], list[Speedup | None]()
     for place, (cell, own) in enumerate(zip(cells, times, strict=True)):
         if place == base and own:
@@ -169,8 +176,10 @@ def _speedups(base: int, cells: list[Cell | None], times: list[Figure | None], w
             found.append((1 / pair.ratio, 1 / pair.high, 1 / pair.low, 1))
         elif inverse:
             found.append((inverse.ratio, inverse.low, inverse.high, 1))
-        else:
+        elif before and cell and made[before.case].like(made[cell.case]):
             found.append((*over(known, own), 0))
+        else:
+            found.append(None)
     return found
 
 
@@ -212,11 +221,19 @@ def wins(table: StackTable) -> Wins:
         if len(ranked) < 2:
             continue
         first, second = (place for _, place in ranked[:2])
+        if _incomparable(table, row, first, second):
+            continue
         if _apart(table, row, first, second):
             found[table.columns[first]] += 1
         else:
             close += 1
     return Wins(dict(found.most_common()), close)
+
+
+def _incomparable(table: StackTable, row: int, first: int, second: int) -> bool:
+    """Whether two stacks that are ok have no speedup over each other, since different machines made them."""
+    against = [(table.by_baseline.get(table.columns[place]), other) for place, other in ((first, second), (second, first))]
+    return any(known and known.speedups[row][other] is None for known, other in against)
 
 
 def _apart(table: StackTable, row: int, first: int, second: int) -> bool:

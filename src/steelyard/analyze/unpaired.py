@@ -7,13 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from steelyard.analyze import noise
+from steelyard.analyze.machines import MadeOn, unlike
 from steelyard.analyze.provenance import alternating
 from steelyard.analyze.suite import Suite, apart
 from steelyard.measuring.evidence import Spread
 from steelyard.measuring.stats import mean_interval, t_cdf, t_quantile
 from steelyard.model.effects import change
 from steelyard.model.pair import Delta, Verdict, benjamini_hochberg, judge
-from steelyard.model.record import BAD, Figure, Record, machine_of
+from steelyard.model.record import BAD, Figure, Record
 from steelyard.store.runs import Run
 
 NORMAL_95 = 1.959964
@@ -102,9 +103,12 @@ def _obstacle(
     if found := not_ok(base[max(base)], head[max(head)]):
         return found
     sides = zip((base, head), runs, strict=True)
-    keys = [{key for run, item in side.items() if (key := machine_of(item, held_by[run].header.machine_key))} for side, held_by in sides]
+    made = [[MadeOn.of(item, held_by[run].header.machine_key) for run, item in side.items()] for side, held_by in sides]
+    keys = [{machine.key for machine in machines if machine.key} for machines in made]
     if len(keys[0] | keys[1]) > 1:
         return "incomparable", f"measured on different machines: base on {_listed(keys[0])}, head on {_listed(keys[1])}"
+    if differing := unlike([*made[0], *made[1]]):
+        return "incomparable", f"measured on unlike machines of one description: {differing} on one than on the other"
     if len(_sources(base, head)) > 1 and not question.allow_edited:
         return "incomparable", "the workload's source was edited; --allow-edited compares it all the same"
     return _lacking(question.metric, base, head)

@@ -62,16 +62,15 @@ def _without_journal(run: str, folder: Path) -> UsageError:
 
 
 def _lines(folder: Path, *, follow: bool) -> None:
-    from steelyard.engine.farm.journal import read_journal
+    from steelyard.engine.farm.journal import JournalTail
     from steelyard.engine.farm.overview import FarmOverview, told
 
-    shown, found = 0, FarmOverview()
+    tail, found = JournalTail(folder), FarmOverview()
     while True:
-        over, events = found.over, list(read_journal(folder))
-        for event in events[shown:]:
+        over = found.over
+        for event in tail.more():
             say(told(event))
             found.take(event)
-        shown = len(events)
         if not follow or found.closed or over:
             break
         time.sleep(EVERY)
@@ -83,14 +82,16 @@ def _live(folder: Path) -> None:
     """Redraw the table until the run ends. Ctrl-C stops the display, not the run."""
     from rich.live import Live
 
-    from steelyard.engine.farm.journal import read_journal
+    from steelyard.engine.farm.journal import JournalTail
     from steelyard.engine.farm.overview import FarmOverview
 
-    found = FarmOverview.of(read_journal(folder))
+    tail = JournalTail(folder)
+    found = FarmOverview.of(tail.more())
     with Live(_drawn(found), console=console(), auto_refresh=False) as live:
         while not found.over:
             time.sleep(EVERY)
-            found = FarmOverview.of(read_journal(folder))
+            for event in tail.more():
+                found.take(event)
             live.update(_drawn(found), refresh=True)
 
 

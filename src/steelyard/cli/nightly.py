@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 from collections.abc import Sequence
 from dataclasses import replace
@@ -66,6 +67,8 @@ def command(experiment: str | None, keep: Path, **options: Any) -> int:
     """
     from steelyard.engine.nightly.archive import Archive
 
+    if re.match(r"[a-z][a-z0-9+]+:/", str(keep)):
+        raise UsageError(f"nights are kept in a folder, not at {str(keep)!r}", do="name a folder: --keep archive")
     archive = Archive(keep)
     if options["accept"] is not None:
         return _accept(archive, experiment, options)

@@ -62,14 +62,14 @@ def locate(store: Store, ref: str) -> Path:
     if path := _as_path(ref):
         return path
     if not infos:
-        raise UsageError(f"no run named {ref!r}", why=f"there are no runs in {store.root}", do="measure something first: steelyard run")
+        raise UsageError(f"no run named {ref!r}", why=f"there are no runs in {store.place}", do="measure something first: steelyard run")
     raise unknown("run", ref, ["latest", *(info.id for info in infos)])
 
 
 def _latest(store: Store, back: int) -> Path:
     infos: list[RunInfo] = [info for info in store.runs() if info.readable]
     if not infos:
-        raise UsageError("there is no latest run", why=f"no runs in {store.root}", do="measure something first: steelyard run")
+        raise UsageError("there is no latest run", why=f"no runs in {store.place}", do="measure something first: steelyard run")
     if back >= len(infos):
         raise UsageError(f"no run latest~{back}", why=f"the store has {len(infos)}", do=f"the oldest is latest~{len(infos) - 1}")
     return store.at_hand(infos[back].path)

@@ -363,6 +363,11 @@ class Store:
     def folder(self) -> Path:
         return self.root / "runs"
 
+    @property
+    def place(self) -> str:
+        """Where its runs are, as people name it."""
+        return str(self.root)
+
     def create(self, header: Header) -> RunWriter:
         """Begin a run: a folder of its own, locked, with the header on the disk."""
         created = header.created or now()

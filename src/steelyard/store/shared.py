@@ -35,6 +35,8 @@ SENT = ".sent"
 BATCH = 64
 OBJECTS = frozenset(("s3", "gs", "abfs", "az"))
 TRIES, ATTEMPTS = 2, "AWS_MAX_ATTEMPTS"
+NO_BUCKET = "NoSuchBucket"
+"""What S3 says of a bucket that does not exist; of a folder without objects it says nothing."""
 PATIENCE, SLOWEST = 60.0, 100_000
 """Seconds, and bytes a second, after which a place that was reached is taken for lost."""
 _NAME = re.compile(r"(\d{8}T\d{6}-[a-z0-9]{4,20})-([0-9a-f]{12})")
@@ -80,6 +82,10 @@ class SharedStore(Store):
         super().__init__(root)
         self.url = url
         self._seals: dict[str, SealObject] | None = None
+
+    @property
+    def place(self) -> str:
+        return self.url
 
     @classmethod
     def at(cls, url: str) -> SharedStore:
@@ -197,7 +203,9 @@ class SharedStore(Store):
             place.system.invalidate_cache()
             try:
                 listed = place.system.ls(place.below("seals"), detail=True)
-            except FileNotFoundError:
+            except FileNotFoundError as error:
+                if NO_BUCKET in str(error.__cause__):
+                    raise StoreError(f"cannot read {self.url}", why="there is no such bucket", do="check the address, or make it") from None
                 listed = []
             small = [item["name"] for item in listed if (item.get("size") or 0) <= limit(CONFIG)]
             new = [path for path in small if not (self.root / "seals" / Path(path).name).exists() and _NAME.fullmatch(Path(path).stem)]

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from steelyard.analyze.machines import differs
 from steelyard.engine.farm import devices
 from steelyard.engine.farm.calibrating import calibrate
-from steelyard.engine.farm.kinds import HostSpeed, MachineKinds, differs, disturbed, throttled, unfit
+from steelyard.engine.farm.kinds import HostSpeed, MachineKind, MachineKinds, disturbed, throttled, unfit
 from steelyard.engine.farm.placing import GroupNeeds, HostOffer, misfit
 from steelyard.engine.farm.wire import Calibrated
 from steelyard.errors import UsageError
@@ -44,30 +45,38 @@ def test_the_share_that_others_had_is_what_the_wall_clock_has_beyond_the_threads
 def test_hosts_that_differ_beyond_their_noise_are_different_kinds_and_stay_so(tmp_path: Path) -> None:
     kinds = MachineKinds(tmp_path)
     one, alike, other = (HostSpeed.of(found) for found in (speed(), speed(1.05), speed(copies=2.6e-3)))
-    assert kinds.name(KEY, one) == (KEY, "")
-    assert kinds.name(KEY, alike) == (KEY, "")
-    assert kinds.name(KEY, other) == (f"{KEY}.2", "copies takes 30 % more")
+    assert kinds.of(KEY, one) == MachineKind(KEY, "", {"arithmetic": 1e-3, "copies": 2e-3, "spread": pytest.approx(0.01)})
+    assert kinds.of(KEY, alike) == kinds.of(KEY, one), "records of one kind tell one speed"
+    assert (kinds.of(KEY, other).name, kinds.of(KEY, other).differing) == (f"{KEY}.2", "copies takes 30 % more")
     again = MachineKinds(tmp_path)
-    assert [again.name(KEY, host)[0] for host in (other, one)] == [f"{KEY}.2", KEY]
-    assert kinds.name(KEY, HostSpeed.of(speed(1.3, spread=0.1)))[0] == KEY, "a host that spreads so much is told from nothing"
+    assert [again.of(KEY, host).name for host in (other, one)] == [f"{KEY}.2", KEY]
+    assert kinds.of(KEY, HostSpeed.of(speed(1.3, spread=0.1))).name == KEY, "a host that spreads so much is told from nothing"
 
 
 @pytest.mark.parametrize("text", ["", "[[]]", '{"a": 1}', "[" * 5000, '[{"copies": "fast"}]'])
 def test_a_damaged_file_of_kinds_is_begun_anew(text: str, tmp_path: Path) -> None:
     (tmp_path / f"{KEY}.json").write_text(text)
-    assert MachineKinds(tmp_path).name(KEY, HostSpeed.of(speed()))[0] in (KEY, f"{KEY}.2")
+    assert MachineKinds(tmp_path).of(KEY, HostSpeed.of(speed())).name in (KEY, f"{KEY}.2")
     assert json.loads((tmp_path / f"{KEY}.json").read_text())
 
 
 def test_kinds_that_cannot_be_kept_hold_for_the_run(tmp_path: Path) -> None:
     (tmp_path / "kinds").write_text("in the way")
     kinds = MachineKinds(tmp_path / "kinds")
-    found = [kinds.name(KEY, HostSpeed.of(host))[0] for host in (speed(), speed(copies=2.6e-3), speed())]
+    found = [kinds.of(KEY, HostSpeed.of(host)).name for host in (speed(), speed(copies=2.6e-3), speed())]
     assert found == [KEY, f"{KEY}.2", KEY]
 
 
+def test_a_noisy_host_has_a_kind_and_stands_for_no_other(tmp_path: Path) -> None:
+    kinds = MachineKinds(tmp_path)
+    slow = kinds.of(KEY, HostSpeed.of(speed(2.0, waited=0.4)))
+    assert slow.name == KEY and slow.speed["copies"] == pytest.approx(4e-3) and list(tmp_path.glob("*.json")) == []
+    kinds.of(KEY, HostSpeed.of(speed()))
+    assert kinds.of(KEY, HostSpeed.of(speed(2.0, waited=0.4))).name == f"{KEY}.2"
+
+
 def test_a_key_that_is_none_names_no_file(tmp_path: Path) -> None:
-    assert MachineKinds(tmp_path).name("../../etc/x", HostSpeed.of(speed())) == ("../../etc/x", "")
+    assert MachineKinds(tmp_path).of("../../etc/x", HostSpeed.of(speed())).name == "../../etc/x"
     assert list(tmp_path.iterdir()) == []
 
 

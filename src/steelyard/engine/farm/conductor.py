@@ -263,13 +263,12 @@ class Conductor:
             view.speed = HostSpeed.of(found)
         except ValueError as error:
             raise Refused("a calibration cannot be read", why=str(error)) from None
+        kind = self.kinds.of(view.joining.key, view.speed)
+        view.offer, view.kind_speed = replace(view.offer, machine=kind.name), kind.speed
         if reason := unfit(view.speed, self._alike(view)):
             self._set_aside(view, reason, noisy=True)
-        elif view.speed.quiet:
-            kind, differing = self.kinds.name(view.joining.key, view.speed)
-            view.offer = replace(view.offer, machine=kind)
-            if differing:
-                self.run.warn(f"{view.host} is kind {kind}: {differing} than on the first machine of its description")
+        elif kind.differing:
+            self.run.warn(f"{view.host} is kind {kind.name}: {kind.differing} than on the first machine of its description")
         self.run.journal.note("kind", station=view.name, machine=view.offer.machine, spread=view.speed.spread, waited=view.speed.waited)
         for other in self.fleet:
             if other.noisy and not other.loads and other.speed and not unfit(other.speed, self._alike(other)):

@@ -35,6 +35,8 @@ class StationView:
     lenient: bool = False
     """Whether it measures although it is noisy."""
     speed: HostSpeed | None = None
+    kind_speed: Mapping[str, float] = field(default_factory=dict)
+    """How fast hosts of its kind are, which its records tell."""
     loads: list[float] = field(default_factory=list)
     """CPUs that other work had beside each of its records, as far as they tell."""
     slowed: list[tuple[str, ...]] = field(default_factory=list)

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import PurePosixPath
 
+from steelyard.analyze.machines import SPEED
 from steelyard.engine.after import LARGEST_FILE
 from steelyard.engine.farm.fleet import StationView
 from steelyard.engine.farm.frames import Refused
@@ -57,7 +58,8 @@ def record_of(answer: GroupAnswer, group: JobGroup, view: StationView, writer: R
     job = next((job for job in group.jobs if job.case.id == record.id), None)
     if job is None:
         raise Refused(f"a record is of {record.id[:120]!r}", why=f"group {group.number} has no such case")
-    where = {"name": view.joining.host, "station": view.name, "machine": view.offer.machine, "attempt": answer.mark.attempt}
+    speed = {SPEED: dict(view.kind_speed)} if view.kind_speed else {}
+    where = {"name": view.joining.host, "station": view.name, "machine": view.offer.machine, "attempt": answer.mark.attempt, **speed}
     kept = [_kept_file(item, answer.mark, view, writer) for item in record.attachments]
     effective = {**record.effective, HOST: where}
     return replace(record, case=job.case.plain(), samples=[], attachments=kept, effective=effective), _checked(arrays_of(answer))

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from steelyard.files import RESULTS, read_whole
+from steelyard.files import RESULTS, limit, read_whole
 from steelyard.store.disk import trouble
 from steelyard.store.moments import now
 
@@ -85,7 +85,27 @@ def read_journal(folder: Path) -> Iterator[JournalEvent]:
     path = folder / FILE
     if path.is_symlink() or not path.is_file():
         return
-    for line in read_whole(path, RESULTS).splitlines():
+    yield from _events(read_whole(path, RESULTS))
+
+
+class JournalTail:
+    """What was added to a run's journal since the last look: of a long run, reading all of it every second would cost a CPU."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path, self._at = folder / FILE, 0
+
+    def more(self) -> Iterator[JournalEvent]:
+        """The events that are new; a line that is not yet whole is left for the next look."""
+        with self._path.open("rb") as file:
+            file.seek(self._at)
+            data = file.read(limit(RESULTS))
+        whole = data[: data.rfind(b"\n") + 1]
+        self._at += len(whole)
+        return _events(whole)
+
+
+def _events(data: bytes) -> Iterator[JournalEvent]:
+    for line in data.splitlines():
         try:
             words = json.loads(line)
         except (ValueError, RecursionError):

@@ -13,18 +13,15 @@ import re
 import statistics
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from steelyard.analyze.machines import SPREAD, differs
 from steelyard.engine.farm.wire import Calibrated
 from steelyard.machine.telemetry import HARMFUL, SLOWED
 from steelyard.model.units import is_amount, percent
 from steelyard.store.disk import locked
 
-ALIKE = 0.08
-"""Two hosts whose medians lie this close are of one kind, however quiet they are."""
-NOISES = 4.0
-"""And else if they differ by less than so many times their spread."""
 QUIET, LOUDER, WAITING = 0.05, 4.0, 0.05
 """A host is set aside if its figures spread by more than this and so many times as much as its kind's, or if its work waited so much for
 a CPU."""
@@ -59,15 +56,6 @@ class HostSpeed:
         return cls({name: statistics.median(values) for name, values in rounds.items()}, spread, statistics.median(found.waited))
 
 
-def differs(one: Mapping[str, float], other: Mapping[str, float], spread: float) -> str:
-    """In what two hosts differ by more than their noise, with how much; nothing where they do not."""
-    for name in sorted(one.keys() & other.keys()):
-        apart = one[name] / other[name] - 1
-        if abs(apart) > max(ALIKE, NOISES * spread):
-            return f"{name} takes {percent(abs(apart))} {'more' if apart > 0 else 'less'}"
-    return ""
-
-
 def unfit(speed: HostSpeed, others: Sequence[HostSpeed]) -> str:
     """Why a host should not measure, beside others of its kind: its noise, or what else has its CPUs; nothing where it may."""
     usual_wait = statistics.median([other.waited for other in others]) if others else 0.0
@@ -78,6 +66,15 @@ def unfit(speed: HostSpeed, others: Sequence[HostSpeed]) -> str:
         beside = f", and those of its kind {percent(usual)}" if others else ""
         return f"its speed changes by {percent(speed.spread)} within a second{beside}"
     return ""
+
+
+@dataclass(frozen=True)
+class MachineKind:
+    """A kind by its name, in what it differs from the first one of its key, and how fast hosts of it are, as its records tell."""
+
+    name: str
+    differing: str = ""
+    speed: Mapping[str, float] = field(default_factory=dict)
 
 
 class MachineKinds:
@@ -94,12 +91,12 @@ class MachineKinds:
         cache = Path(chosen) if chosen else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "steelyard"
         return cls(cache / "kinds")
 
-    def name(self, key: str, speed: HostSpeed) -> tuple[str, str]:
-        """The kind of a host, and in what it differs from the first of its key, where it does; a new one is kept."""
+    def of(self, key: str, speed: HostSpeed) -> MachineKind:
+        """The kind of a host; a new one is kept, unless the host was too noisy to stand for others."""
         if not _KEY.fullmatch(key):
-            return key, ""
+            return MachineKind(key, "", told(speed.medians, speed.spread))
         with self._alone():
-            return self._name(key, speed)
+            return self._of(key, speed)
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:
@@ -110,14 +107,16 @@ class MachineKinds:
                 held.enter_context(locked(self._folder))
             yield
 
-    def _name(self, key: str, speed: HostSpeed) -> tuple[str, str]:
+    def _of(self, key: str, speed: HostSpeed) -> MachineKind:
         known = self._read(key)
+        differing = differs(speed.medians, known[0], speed.spread) if known else ""
         for number, medians in enumerate(known):
             if not differs(speed.medians, medians, speed.spread):
-                return _numbered(key, number), differs(speed.medians, known[0], speed.spread) if number else ""
-        if len(known) < MOST_KINDS:
-            self._write(key, [*known, dict(speed.medians)])
-        return _numbered(key, len(known)), differs(speed.medians, known[0], speed.spread) if known else ""
+                return MachineKind(_numbered(key, number), differing if number else "", medians)
+        kind = told(speed.medians, speed.spread)
+        if len(known) < MOST_KINDS and speed.quiet:
+            self._write(key, [*known, kind])
+        return MachineKind(_numbered(key, len(known)), differing, kind)
 
     def _read(self, key: str) -> list[dict[str, float]]:
         if key in self._unkept:
@@ -135,6 +134,11 @@ class MachineKinds:
             Path(file.name).replace(self._folder / f"{key}.json")
         except OSError:
             self._unkept[key] = kinds
+
+
+def told(medians: Mapping[str, float], spread: float) -> dict[str, float]:
+    """A kind's speed as records tell it."""
+    return {**medians, SPREAD: spread}
 
 
 def _numbered(key: str, number: int) -> str:

@@ -118,7 +118,7 @@ def build_site(store: Store, folder: Path, *, title: str = "") -> Built:
     for info in infos:
         store.at_hand(info.path)
     if not infos:
-        raise UsageError("there is nothing to show", why=f"no runs in {store.root}", do="measure something first: steelyard run")
+        raise UsageError("there is nothing to show", why=f"no runs in {store.place}", do="measure something first: steelyard run")
     place = SiteFolder(Path(folder))
     if place.folder.resolve().is_relative_to(store.folder.resolve()):
         raise UsageError(
