@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from sheet import Goal, Sheet, Table, alone, count, options, quantity
@@ -116,6 +117,10 @@ def main() -> None:
     whole = 60 * len(rulings) / (stamps[-1] - stamps[0])
     phases = {name: seconds / max(1, len(rulings) - 1) for name, seconds in spent.most_common()}
     rows = [("the first, with the start", quantity(first, "s")), ("each further one", quantity(each, "s"))]
+    rows += [
+        (f"{name.replace('_', ' ')}, median", f"{median(ruling.facts.get(name, 0) for ruling in rulings):.0f}")
+        for name in ("draws", "blocks", "calls_timed", "answers_checked")
+    ]
     rate = Table(f"{len(rulings)} candidates on {chosen.device}, {len(wrong)} not right", ("candidate", "time"), tuple(rows))
     share = tuple((name, quantity(seconds, "s"), f"{seconds / each:.0%}") for name, seconds in phases.items() if each)
     parts = Table("of one candidate", ("phase", "time", "share"), share)
