@@ -92,6 +92,8 @@ def _for_problem(
                 bench = stack.enter_context(opened(problem, options))
             bench.court.make_ready(AHEAD if left is None else min(AHEAD, left - number))
             bench.ready()
+            if left is None or left > 1:
+                bench.court.draw_in_parallel()
             began, drawn = time.monotonic(), bench.court.drawn
             found = bench.judge(each)
             facts = {
@@ -128,8 +130,8 @@ class JudgeBench:
 
     @property
     def sound(self) -> bool:
-        """Whether the examiner and the reference's stands are still there; a candidate may have ended them."""
-        return not any(partner.talk.worker.gone or partner.talk.worker.ended for partner in (self.court.examiner, *self.court.bases))
+        """Whether the examiner and the reference's stands are still there, with their files; a candidate may have ended them."""
+        return not self.court.spoilt and not any(partner.talk.worker.gone or partner.talk.worker.ended for partner in self.court.own)
 
     def stand(self, pair: int) -> Partner:
         """The reference's stand of a pair of processes; its calls are timed alone once, before a candidate is beside it."""
