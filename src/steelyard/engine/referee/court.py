@@ -84,6 +84,8 @@ class Court:
     """What the judge shares with stands, each by the file that it was when it was made: whoever comes next opens it by its name."""
     spoilt: bool = False
     """Whether one of these is another file now."""
+    triton: bool = False
+    """Whether a candidate so far was written in Triton: interpreters for coming ones then load it ahead."""
     drawing: bool = False
     """Whether processes that draw beside the examiner were started."""
     drawn: int = 0
@@ -240,8 +242,14 @@ class Court:
         """Start interpreters for coming candidates, which import the framework and wake the device meanwhile."""
         while self.options.device != "cpu" and len(self.spares) < count:
             talk = Conversation(start_fresh(self.place, self.mark))
-            talk.ask(Prepare("torch", self.options.device), START_PATIENCE)
+            talk.ask(Prepare("torch", self.options.device, triton=self._triton_folder(talk) if self.triton else ""), START_PATIENCE)
             self.spares.append(talk)
+
+    def _triton_folder(self, talk: Conversation) -> str:
+        """A folder that no process had before, for what Triton compiles when it is loaded."""
+        made = self.folder / f"triton-{talk.worker.pid}"
+        made.mkdir(exist_ok=True)
+        return str(made)
 
     def unseat(self, partner: Partner) -> list[int]:
         """End a stand with all that it has started, and take its files away; what was still running below it."""
@@ -368,6 +376,13 @@ def uses_torch(problem: Problem) -> bool:
     if problem.layout != "plain":
         return True
     return "torch" in read_text(Path(problem.file))
+
+
+def names_triton(submission: Submission) -> bool:
+    """Whether a candidate's file speaks of Triton."""
+    with contextlib.suppress(Exception):
+        return "triton" in read_text(Path(submission.file))
+    return False
 
 
 def calls_for_fresh(submission: Submission) -> bool:

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from steelyard.engine.referee import entries, layouts, ruling
-from steelyard.engine.referee.court import CANDIDATE, Court
+from steelyard.engine.referee.court import CANDIDATE, Court, names_triton
 from steelyard.engine.referee.layouts import plain
 from steelyard.engine.referee.options import JudgeOptions
 from steelyard.engine.referee.partner import Ended, Forged, Partner, Sabotaged
@@ -90,6 +90,7 @@ def _for_problem(
             if bench is None:
                 stack.enter_context(_locked(options, waiting))
                 bench = stack.enter_context(opened(problem, options))
+            bench.court.triton = bench.court.triton or names_triton(each)
             bench.court.make_ready(AHEAD if left is None else min(AHEAD, left - number))
             bench.ready()
             if left is None or left > 1:
