@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from sheet import Goal, Sheet, Table, alone, count, options, quantity
@@ -65,11 +66,15 @@ def written(folder: Path, number: int, device: str) -> list[str]:
 
 @contextmanager
 def by_phase(spent: Counter[str]) -> Iterator[None]:
-    """Count the seconds of every step between the judge and its partners, and of seating and ending them."""
-    step, seat, unseat = Partner.step, court.Court.seat, court.Court.unseat
+    """Count the seconds of every step between the judge and its partners, of drawing, and of seating and ending candidates."""
+    whole = {"draw": "drawing", "seat": "seating", "unseat": "ending"}
+    before = {name: getattr(court.Court, name) for name in whole}
+    step = Partner.step
 
     def timed(name: str, work: Any) -> Any:
         def call(self: Any, *args: Any, **words: Any) -> Any:
+            if not name and args[0] == "draw":
+                return work(self, *args, **words)
             began = time.perf_counter()
             try:
                 return work(self, *args, **words)
@@ -81,13 +86,14 @@ def by_phase(spent: Counter[str]) -> Iterator[None]:
         return call
 
     try:
-        for owner, name, work in ((Partner, "step", timed("", step)), (court.Court, "seat", timed("seating", seat))):
-            setattr(owner, name, work)
-        setattr(court.Court, "unseat", timed("ending", unseat))  # noqa: B010
+        for name, phase in whole.items():
+            setattr(court.Court, name, timed(phase, before[name]))
+        setattr(Partner, "step", timed("", step))  # noqa: B010
         yield
     finally:
-        for owner, name, work in ((Partner, "step", step), (court.Court, "seat", seat), (court.Court, "unseat", unseat)):
-            setattr(owner, name, work)
+        for name, work in before.items():
+            setattr(court.Court, name, work)
+        setattr(Partner, "step", step)  # noqa: B010
 
 
 def main() -> None:
@@ -116,6 +122,10 @@ def main() -> None:
     whole = 60 * len(rulings) / (stamps[-1] - stamps[0])
     phases = {name: seconds / max(1, len(rulings) - 1) for name, seconds in spent.most_common()}
     rows = [("the first, with the start", quantity(first, "s")), ("each further one", quantity(each, "s"))]
+    rows += [
+        (f"{name.replace('_', ' ')}, median", f"{median(ruling.facts.get(name, 0) for ruling in rulings):.0f}")
+        for name in ("draws", "blocks", "calls_timed", "answers_checked")
+    ]
     rate = Table(f"{len(rulings)} candidates on {chosen.device}, {len(wrong)} not right", ("candidate", "time"), tuple(rows))
     share = tuple((name, quantity(seconds, "s"), f"{seconds / each:.0%}") for name, seconds in phases.items() if each)
     parts = Table("of one candidate", ("phase", "time", "share"), share)

@@ -95,10 +95,18 @@ class Conversation:
 
     def step(self, order: Converse | Step, patience: float) -> tuple[Answer | Lost, float]:
         """Hand over one step of a job, or the job itself, and wait for what comes of it; with the seconds from sending to hearing it."""
+        return self.heard(self.hand(order, patience))
+
+    def hand(self, order: Converse | Step, patience: float) -> int:
+        """Hand over one step, or the job itself; when that was."""
         self.over, self._patience, self.deadline = False, patience, time.monotonic() + patience
         line = encode(order)
         began = clocks.perf_counter_ns()
         self.worker.send(line)
+        return began
+
+    def heard(self, began: int) -> tuple[Answer | Lost, float]:
+        """Wait for what comes of it, with the seconds since it was handed over."""
         while True:
             heard = self._next()
             seconds = 1e-9 * (heard[1] - began)

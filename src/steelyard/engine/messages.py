@@ -185,11 +185,15 @@ class Step:
 
 @dataclass(frozen=True)
 class Prepare:
-    """Import what a backend needs, and its compiler where something will be compiled, and wake the device; then wait for a job."""
+    """Import what a backend needs, and its compiler where something will be compiled, and wake the device; then wait for a job.
+
+    With `triton`, an empty folder, Triton is loaded too: it compiles its driver there, which takes a C compiler's time in every process.
+    """
 
     backend: str
     device: str
     compiles: bool = False
+    triton: str = ""
 
 
 @dataclass(frozen=True)

@@ -220,6 +220,8 @@ def prepare(job: Prepare) -> None:
             backend.import_compiler()
         if job.device != "cpu" and not backend.speaks:
             backend(job.device).sync()
+        if job.triton:
+            importlib.import_module("steelyard.backends._triton").wake(job.triton)
     forget_garbage(len(sys.modules))
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 
-from steelyard.engine.referee.gains import excess, saved_alone, undecided
+from steelyard.engine.referee.gains import excess, saved_alone, shown_alone, undecided
 from steelyard.engine.referee.ruling import supported
 from steelyard.engine.referee.trial import Block, Evidence
 
@@ -53,3 +54,13 @@ def test_noise_leaves_it_undecided_and_accuses_nobody() -> None:
     seen = evidence(0.0, 200e-6, 10)
     assert undecided(seen.gain, seen.serial) and not supported(seen)
     assert not undecided(-1e-6, seen.serial) and not undecided(1e-6, [])
+
+
+def test_a_gain_that_noise_hides_in_blocks_is_still_asked_for_one_by_one() -> None:
+    seen = evidence(0.0, 5e-6, 40)
+    seen.blocks = [replace(block, took=block.took * (1.0 if block.round % 2 else 3.0)) for block in seen.blocks]
+    assert seen.gain <= 0 < seen.claim
+    assert not shown_alone(seen.serial) and shown_alone(evidence(50e-6, 5e-6, 40).serial)
+    alike = evidence(0.0, 5e-6, 40)
+    alike.blocks = [replace(block, took=1.0 + block.arm * 0.01 + block.round) for block in alike.blocks]
+    assert alike.claim == 0.0

@@ -349,3 +349,10 @@ def test_sources_are_written_below_their_folder_alone(tmp_path: Path) -> None:
     for path in ("../b.py", "/b.py", "a/../../b.py", "", "a\\b.py"):
         with pytest.raises(UsageError, match="leaves its folder"):
             _loading.written({path: ""}, "there")
+
+
+def test_draws_are_those_of_torch_s_own_seed() -> None:
+    torch = pytest.importorskip("torch")
+    found = [_loading.seeded(lambda: torch.rand(3).tolist(), 5) for _ in range(2)]
+    torch.manual_seed(5)
+    assert found == [torch.rand(3).tolist()] * 2

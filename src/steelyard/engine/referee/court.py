@@ -20,6 +20,7 @@ from steelyard.engine.limits import MemoryLimit
 from steelyard.engine.messages import Prepare
 from steelyard.engine.place import Place
 from steelyard.engine.process import end_orphans, keep_orphans
+from steelyard.engine.referee.drawing import Drawers, count
 from steelyard.engine.referee.options import JudgeOptions
 from steelyard.engine.referee.parcel import ALIGNMENT, SharedMemory
 from steelyard.engine.referee.partner import Ended, Partner, Sabotaged, mended, settings
@@ -79,6 +80,14 @@ class Court:
     nursery: Nursery | None = None
     bases: list[Partner] = field(default_factory=list)
     spares: list[Conversation] = field(default_factory=list)
+    files: dict[str, tuple[int, int] | None] = field(default_factory=dict)
+    """What the judge shares with stands, each by the file that it was when it was made: whoever comes next opens it by its name."""
+    spoilt: bool = False
+    """Whether one of these is another file now."""
+    triton: bool = False
+    """Whether a candidate so far was written in Triton: interpreters for coming ones then load it ahead."""
+    drawing: bool = False
+    """Whether processes that draw beside the examiner were started."""
     drawn: int = 0
     seated: int = 0
     calm: dict[int, float] = field(default_factory=dict)
@@ -112,16 +121,34 @@ class Court:
             self.nursery = Nursery(self.place, (*nursery_modules("torch" if self.torch else "numpy"), EXAMINER, STAND), self.mark)
             self.nursery_settings = settings(self.nursery.process.pid)
         self.examiner = Partner(Conversation(self._worker(fresh=False), subject="the examiner"), START_PATIENCE)
-        told = dict(self.examiner.begin(EXAMINER, self._words() | {"nonce": os.urandom(16).hex()}))
+        secret = self._words() | {"nonce": os.urandom(16).hex()}
+        told = dict(self.examiner.begin(EXAMINER, secret))
         told["tricks"] = tuple(Trick(*item) for item in told["tricks"])
         self.opening = Opening(**{**told, "widenings": tuple(told["widenings"])})
         self._share()
         self.examiner.remember()
+        room = 2 * self.opening.calls * _rounded(self.opening.input_bytes, self.opening.arrays)
+        self.drawers = Drawers(lambda: self._worker(fresh=False), secret | {"draws": True}, self.folder, room, START_PATIENCE)
+
+    def draw_in_parallel(self) -> None:
+        """Have inputs drawn by several processes, which pays where many candidates come: started for the first, asked from the next on.
+
+        The reference's stands open what they write to before a candidate is there, who could put other files in their place.
+        """
+        if not self.drawing:
+            self.drawing = True
+            self.drawers.start(count(len(affinity()), self.options.device), self.torch)
+        elif self.drawers.ready(self.examiner, self.inputs):
+            self.files |= {path: _inode(path) for path in self.drawers.files}
+            for base in self.bases:
+                base.step("open", files=self.drawers.files)
 
     def begin_again(self) -> None:
         """New processes for the examiner and the reference, since a candidate has ended some; what was drawn before is gone."""
         for partner in (*self.bases, self.examiner):
             partner.close()
+        self.drawers.close()
+        self.drawing, self.spoilt = False, False
         self.bases.clear()
         if self.nursery is not None:
             self.nursery.stop()
@@ -134,15 +161,24 @@ class Court:
         """Raise what a candidate did to the judge's own processes, if anything."""
         if self.nursery is not None and (done := mended(self.nursery.process.pid, self.nursery_settings)):
             raise Sabotaged(f"{NURSERY} {done} while this candidate was heard")
-        for partner in (self.examiner, *self.bases):
+        if any(_inode(path) != was for path, was in self.files.items()):
+            self.spoilt = True
+            raise Sabotaged("other files were put in place of the judge's while this candidate was heard")
+        for partner in self.own:
             if done := partner.touched():
                 raise Sabotaged(f"{partner.talk.subject} {done} while this candidate was heard")
+
+    @property
+    def own(self) -> list[Partner]:
+        """The judge's own processes, in which no candidate's code runs."""
+        return [self.examiner, *self.drawers.partners, *self.bases]
 
     def _share(self) -> None:
         calls = self.opening.calls
         inputs = 2 * calls * _rounded(self.opening.input_bytes, self.opening.arrays)
         self.inputs = SharedMemory.create(self.folder / "inputs", inputs).path
         goods = SharedMemory.create(self.folder / "provisions", _rounded(self.opening.provision_bytes, 4096)).path
+        self.files = {path: _inode(path) for path in (self.inputs, goods)}
         specs, _ = self.examiner.step("share", inputs=self.inputs, provisions=goods)
         self.provisions = {"file": goods, "init": specs["init"], "weights": specs["weights"], "seed": 42}
 
@@ -206,8 +242,14 @@ class Court:
         """Start interpreters for coming candidates, which import the framework and wake the device meanwhile."""
         while self.options.device != "cpu" and len(self.spares) < count:
             talk = Conversation(start_fresh(self.place, self.mark))
-            talk.ask(Prepare("torch", self.options.device), START_PATIENCE)
+            talk.ask(Prepare("torch", self.options.device, triton=self._triton_folder(talk) if self.triton else ""), START_PATIENCE)
             self.spares.append(talk)
+
+    def _triton_folder(self, talk: Conversation) -> str:
+        """A folder that no process had before, for what Triton compiles when it is loaded."""
+        made = self.folder / f"triton-{talk.worker.pid}"
+        made.mkdir(exist_ok=True)
+        return str(made)
 
     def unseat(self, partner: Partner) -> list[int]:
         """End a stand with all that it has started, and take its files away; what was still running below it."""
@@ -224,7 +266,7 @@ class Court:
         return left
 
     def _known(self) -> list[int]:
-        found = [self.examiner.pid, *(base.pid for base in self.bases), *(talk.worker.pid for talk in self.spares)]
+        found = [self.examiner.pid, *self.drawers.pids, *(base.pid for base in self.bases), *(talk.worker.pid for talk in self.spares)]
         found += [self.heard.pid] if self.heard is not None else []
         return [*found, *([self.nursery.process.pid] if self.nursery else [])]
 
@@ -237,6 +279,8 @@ class Court:
         """Inputs for so many calls, in shared memory; they replace those that lay there."""
         with self.still():
             self.untouched()
+            if not wide:
+                return self.drawers.draw(self.examiner, numbers)
             found, _ = self.examiner.step("draw", numbers=list(numbers), wide=wide)
         return list(found["slots"])
 
@@ -246,8 +290,7 @@ class Court:
 
     def hold(self, slots: Sequence[Mapping[str, Any]], numbers: Sequence[int], place: int) -> None:
         """Raise if the inputs of a call are not in shared memory as they were drawn: whoever maps them may also write there."""
-        found, _ = self.examiner.step("held", slot=slots[place], number=numbers[place])
-        if not found["held"]:
+        if not self.drawers.holds(self.examiner, slots[place], numbers[place]):
             raise Sabotaged("the inputs that the reference gets were written over while this candidate was heard")
 
     def verify(self, partner: Partner, items: Sequence[Mapping[str, Any]], wide: str = "") -> list[Mapping[str, Any]]:
@@ -261,6 +304,8 @@ class Court:
     def _close(self) -> None:
         for partner in (*self.bases, *([self.examiner] if hasattr(self, "examiner") else [])):
             partner.close()
+        if hasattr(self, "drawers"):
+            self.drawers.close()
         for talk in self.spares:
             talk.worker.stop()
         if self.nursery is not None:
@@ -310,6 +355,14 @@ class Stander(Partner):
             raise
 
 
+def _inode(path: str) -> tuple[int, int] | None:
+    """Which file has a name now; none where there is none."""
+    with contextlib.suppress(OSError):
+        found = Path(path).stat(follow_symlinks=False)
+        return found.st_dev, found.st_ino
+    return None
+
+
 def sweep(root: Path | None) -> None:
     """Take away folders of judges that were killed: nobody else will."""
     for folder in Path(root or tempfile.gettempdir()).glob(f"{PREFIX}*"):
@@ -323,6 +376,13 @@ def uses_torch(problem: Problem) -> bool:
     if problem.layout != "plain":
         return True
     return "torch" in read_text(Path(problem.file))
+
+
+def names_triton(submission: Submission) -> bool:
+    """Whether a candidate's file speaks of Triton."""
+    with contextlib.suppress(Exception):
+        return "triton" in read_text(Path(submission.file))
+    return False
 
 
 def calls_for_fresh(submission: Submission) -> bool:

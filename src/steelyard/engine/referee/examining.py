@@ -26,8 +26,9 @@ def perform(words: Mapping[str, Any], say: Say, hear: Hear) -> None:
     if words["torch"]:
         prepare_tensors().use_threads(words["threads"])
     problem = Problem(**{**words["problem"], "contract": Contract(**tuples(words["problem"]["contract"]))})
-    desk = Desk(lambda: Examiner(problem, words["device"], words["threads"]), bytes.fromhex(words["nonce"]))
-    say(told_failure(desk.open))
+    device = "cpu" if words.get("draws") else words["device"]
+    desk = Desk(lambda: Examiner(problem, device, words["threads"]), bytes.fromhex(words["nonce"]))
+    say(told_failure(desk.begin_drawing if words.get("draws") else desk.open))
     while (step := hear()) is not None:
         say({"token": step.words["token"], **told_failure(functools.partial(desk.do, step.words))})
 
@@ -40,6 +41,12 @@ class Desk:
     nonce: bytes
     handed: dict[tuple[int, str], Sequence[Any]] = field(default_factory=dict)
     memory: SharedMemory | None = None
+    keeps: int = MOST_KEPT
+
+    def begin_drawing(self) -> Mapping[str, Any]:
+        """Load the reference to draw its inputs alone, on the host: what is handed out is remembered until the next is."""
+        self.examiner, self.keeps = self.pose(), 0
+        return {}
 
     def open(self) -> Mapping[str, Any]:
         """Load the reference; say how large inputs and answers are, and all that is known of the problem itself."""
@@ -65,6 +72,9 @@ class Desk:
             goods = SharedMemory.open(words["provisions"])
             posed = self.examiner.posed
             return {"init": pack(tuple(posed.init), goods), "weights": pack(dict(posed.weights), goods)}
+        if words["do"] == "lay":
+            self.memory = SharedMemory.open(words["inputs"], grows=True)
+            return {}
         if words["do"] == "draw":
             return {"slots": self.draw(words["numbers"], words["wide"])}
         if words["do"] == "held":
@@ -76,13 +86,15 @@ class Desk:
         """Fresh inputs in shared memory, in place of those that lay there."""
         assert self.memory is not None
         self.memory.used = 0
+        if not self.keeps:
+            self.handed.clear()
         return [pack(tuple(self._inputs(number, wide)), self.memory) for number in numbers]
 
     def _inputs(self, number: int, wide: str = "") -> Sequence[Any]:
         found = self.handed.get((number, wide))
         if found is None:
             found = self.handed[number, wide] = self.examiner.draw(self.nonce, number, wide)
-            while len(self.handed) > MOST_KEPT:
+            while len(self.handed) > self.keeps > 0:
                 self.handed.pop(next(iter(self.handed)))
         return found
 

@@ -11,6 +11,9 @@ SURE = 3.0
 SUPPORTED = 0.5
 """The share of a gain in blocks that calls one by one must show as well."""
 
+CLAIMED = 0.25
+"""A gain of this share of the reference's time must also be seen when calls come one by one; smaller ones may be lost in their noise."""
+
 
 def excess(base: Sequence[float], head: Sequence[float]) -> float:
     """How much more the head has than the base, less what chance can make of it."""
@@ -24,6 +27,11 @@ def saved_alone(serial: Sequence[tuple[float, float]]) -> tuple[float, float]:
     """Between which bounds the seconds lie that a call by itself saves, by such calls of both arms."""
     middle, error = _middle([base - head for base, head in serial])
     return middle - SURE * error, middle + SURE * error
+
+
+def shown_alone(serial: Sequence[tuple[float, float]]) -> bool:
+    """Whether calls one by one surely save something; of too few of them nothing is said."""
+    return len(serial) < 2 or saved_alone(serial)[0] > 0
 
 
 def undecided(gain: float, serial: Sequence[tuple[float, float]]) -> bool:

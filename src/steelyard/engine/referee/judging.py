@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from steelyard.engine.referee import entries, layouts, ruling
-from steelyard.engine.referee.court import CANDIDATE, Court
+from steelyard.engine.referee.court import CANDIDATE, Court, names_triton
 from steelyard.engine.referee.layouts import plain
 from steelyard.engine.referee.options import JudgeOptions
 from steelyard.engine.referee.partner import Ended, Forged, Partner, Sabotaged
@@ -90,8 +90,11 @@ def _for_problem(
             if bench is None:
                 stack.enter_context(_locked(options, waiting))
                 bench = stack.enter_context(opened(problem, options))
+            bench.court.triton = bench.court.triton or names_triton(each)
             bench.court.make_ready(AHEAD if left is None else min(AHEAD, left - number))
             bench.ready()
+            if left is None or left > 1:
+                bench.court.draw_in_parallel()
             began, drawn = time.monotonic(), bench.court.drawn
             found = bench.judge(each)
             facts = {
@@ -128,8 +131,8 @@ class JudgeBench:
 
     @property
     def sound(self) -> bool:
-        """Whether the examiner and the reference's stands are still there; a candidate may have ended them."""
-        return not any(partner.talk.worker.gone or partner.talk.worker.ended for partner in (self.court.examiner, *self.court.bases))
+        """Whether the examiner and the reference's stands are still there, with their files; a candidate may have ended them."""
+        return not self.court.spoilt and not any(partner.talk.worker.gone or partner.talk.worker.ended for partner in self.court.own)
 
     def stand(self, pair: int) -> Partner:
         """The reference's stand of a pair of processes; its calls are timed alone once, before a candidate is beside it."""

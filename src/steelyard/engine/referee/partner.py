@@ -7,7 +7,7 @@ import os
 import signal
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -69,12 +69,30 @@ class Partner:
         """One step with its answer, and the seconds from asking to hearing it."""
         token = uuid.uuid4().hex
         answer, seconds = self.talk.step(Step({"do": do, "token": token, **words}), self.patience)
+        return self._expected(answer, do, token, words), seconds
+
+    def hand(self, do: str, **words: Any) -> Callable[[], Callable[[], Mapping[str, Any]]]:
+        """Ask for one step while others are asked too: gives how to wait for its answer, and that gives how to read it.
+
+        All are waited for before one is read: whoever fails leaves no answer of another one in its pipe.
+        """
+        token = uuid.uuid4().hex
+        began = self.talk.hand(Step({"do": do, "token": token, **words}), self.patience)
+
+        def wait() -> Callable[[], Mapping[str, Any]]:
+            answer, _ = self.talk.heard(began)
+            return lambda: self._expected(answer, do, token, words)
+
+        return wait
+
+    def _expected(self, answer: Any, do: str, token: str, words: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The words of an answer, if it is one to what was asked."""
         found = _sound(answer, self.talk.subject)
         if found.get("token") != token:
             raise Forged(f"an answer to '{do}' came that was not asked for")
         if not sound_answer(do, words, found):
             raise Forged(f"an answer to '{do}' came that no harness gives")
-        return found, seconds
+        return found
 
     @contextlib.contextmanager
     def standing_still(self) -> Iterator[None]:

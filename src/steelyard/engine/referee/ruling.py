@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 from steelyard.engine.referee.court import Court
-from steelyard.engine.referee.gains import SUPPORTED, excess, saved_alone, undecided
+from steelyard.engine.referee.gains import CLAIMED, SUPPORTED, excess, saved_alone, shown_alone
 from steelyard.engine.referee.trial import Block, Evidence
 from steelyard.machine.peaks import datasheet
 from steelyard.measuring.evidence import Spread, pooled_spread
@@ -30,8 +30,6 @@ CUT = 0.15
 """A block whose process had less CPU time than that share short of its wall time was cut into."""
 OUTSIDE, LEAST_OUTSIDE = 0.25, 3e-4
 """Work around the calls is told when it is this share of the calls' own time, and so many seconds a block at least."""
-CLAIMED = 0.25
-"""A gain of this share of the reference's time must also be seen when calls come one by one; smaller ones may be lost in their noise."""
 ALIKE = 0.9
 """A candidate with the reference's own bits that is not faster than this is probably the reference."""
 FASTEST = {"cpu": 1e12}
@@ -57,7 +55,7 @@ def rule(court: Court, submission: Submission, seen: Evidence) -> Ruling:
         tricks.append(Trick("fallback", "bit-identical to the reference, and not faster: probably the reference itself", voids=False))
     if (trivial := next((trick for trick in court.opening.tricks if trick.kind == "trivial"), None)) and delta.verdict == "faster":
         delta = replace(delta, verdict="unclear", reason=f"the problem cannot tell work from none: {trivial.words}")
-    if delta.verdict == "faster" and seen.gain > CLAIMED * times[0] and undecided(seen.gain, seen.serial):
+    if delta.verdict == "faster" and times[0] - times[1] > CLAIMED * times[0] and not shown_alone(seen.serial):
         delta = replace(
             delta, verdict="unclear", reason="calls one by one are too noisy to show whether they gain what blocks of calls gain"
         )

@@ -123,6 +123,7 @@ class Stand:
     outputs: SharedMemory
     landed: list[tuple[Any, ...]] = field(default_factory=list)
     held: list[Any] = field(default_factory=list)
+    others: dict[str, SharedMemory] = field(default_factory=dict)
     lasting: dict[int, Any] = field(default_factory=dict)
     fills: list[tuple[float, float]] = field(default_factory=list)
     answer: Mapping[str, Any] | None = None
@@ -157,6 +158,10 @@ class Stand:
             return self.land(words["slots"])
         if words["do"] == "show":
             return self.show(words["which"], words["inputs"])
+        if words["do"] == "open":
+            for file in words["files"]:
+                self._memory(file)
+            return {}
         plain = {
             "call": self.call, "wait": self.wait, "spoil": self.spoil, "litter": self.litter, "state": self.state, "kernels": self.kernels,
         }  # fmt: skip
@@ -181,19 +186,27 @@ class Stand:
         return {}
 
     def _arguments(self, spec: Mapping[str, Any]) -> tuple[Any, ...]:
-        made = []
+        made, memory = [], self._memory(spec.get("file", ""))
         for number, item in enumerate(spec["items"]):
             if number in self.contract.persistent:
                 if number not in self.lasting:
-                    self.lasting[number] = unpack(item, self.inputs, self.device)
+                    self.lasting[number] = unpack(item, memory, self.device)
                 made.append(self.lasting[number])
             else:
-                made.append(unpack(item, self.inputs, self.device))
+                made.append(unpack(item, memory, self.device))
         if self.contract.fills_outputs and self.answer is not None:
             empty = self._empty(self.answer)
             self._spoil_tree(empty, outputs=True)
             (made if self.given else self.spare).extend(empty if isinstance(empty, (tuple, list)) else [empty])
         return tuple(made)
+
+    def _memory(self, file: str) -> SharedMemory:
+        """Where inputs lie: in the examiner's memory, or in that of a process which draws beside it."""
+        if not file:
+            return self.inputs
+        if file not in self.others:
+            self.others[file] = SharedMemory.open(file)
+        return self.others[file]
 
     def _empty(self, spec: Mapping[str, Any]) -> Any:
         if "items" in spec:

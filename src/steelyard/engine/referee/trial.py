@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from steelyard.engine.referee.court import Court
-from steelyard.engine.referee.gains import excess, undecided
+from steelyard.engine.referee.gains import CLAIMED, excess, undecided
 from steelyard.engine.referee.partner import Partner
 from steelyard.model.judging import Submission, Trick
 
@@ -98,6 +98,12 @@ class Evidence:
     def gain(self) -> float:
         """Seconds a call that blocks show to be saved, less what chance can make of them."""
         return excess(self.per_call(1), self.per_call(0))
+
+    @property
+    def claim(self) -> float:
+        """The gain that calls one by one are held against: what blocks surely show, or in noise their middle, if that is a large one."""
+        base, head = (statistics.median(self.per_call(arm)) for arm in (0, 1))
+        return self.gain if self.gain > 0 else base - head if base - head > CLAIMED * base else 0.0
 
 
 @dataclass
@@ -265,7 +271,7 @@ class Hearing:
     def confirm(self, base: Partner) -> None:
         """Go on with calls one by one until they show the gain of the blocks or rule it out, for as long as a candidate may take."""
         spent = 0.0
-        while undecided(self.seen.gain, self.seen.serial) and len(self.seen.serial) < MOST_SERIAL and spent < self.court.options.budget:
+        while undecided(self.seen.claim, self.seen.serial) and len(self.seen.serial) < MOST_SERIAL and spent < self.court.options.budget:
             self.one_by_one(base)
             spent += sum(map(sum, self.seen.serial[-SERIAL:]))
 

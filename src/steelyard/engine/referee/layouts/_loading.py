@@ -74,14 +74,35 @@ def seed_all(seed: int) -> None:
 
 
 def seeded(make: Callable[[], Any], seed: int) -> Any:
-    """What a function draws under a seed; asked again if it was the one to import the library whose generator it uses."""
-    before = [name in sys.modules for name in ("torch", "numpy")]
-    seed_all(seed)
+    """What a function draws under a seed; asked again if it was the one to import the library, or to wake the device, whose generator
+    it uses."""
+    before = _generators()
+    _seed_awake(seed)
     made = make()
-    if before == [name in sys.modules for name in ("torch", "numpy")]:
+    if before == _generators():
         return made
     seed_all(seed)
     return make()
+
+
+def _generators() -> list[bool]:
+    """Which libraries are loaded that have generators, and which devices are awake that have."""
+    torch = sys.modules.get("torch")
+    awake = [kind.is_initialized() for kind in (torch.cuda, torch.xpu)] if torch else []
+    return [torch is not None, "numpy" in sys.modules, *awake]
+
+
+def _seed_awake(seed: int) -> None:
+    """Seed the generators that there are. Torch's own way also notes the seed for devices that are asleep, with a trace of who asked: that
+    takes as long as drawing a hundred thousand numbers."""
+    torch = sys.modules.get("torch")
+    if torch is None or any(_generators()[2:]) or torch.backends.mps.is_available():
+        seed_all(seed)
+        return
+    random.seed(seed)
+    torch.default_generator.manual_seed(seed % 2**63)
+    if numpy := sys.modules.get("numpy"):
+        numpy.random.seed(seed % 2**32)
 
 
 def moved(value: Any, device: str, dtype: Any = None) -> Any:

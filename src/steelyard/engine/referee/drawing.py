@@ -1,0 +1,141 @@
+"""Processes that draw inputs side by side with the examiner: most of a small kernel's trial would else be waiting for one of them."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from steelyard.engine.conversation import Conversation, Lost
+from steelyard.engine.launch import Worker
+from steelyard.engine.messages import Prepare
+from steelyard.engine.referee.parcel import SharedMemory, arrays
+from steelyard.engine.referee.partner import Ended, Partner
+
+DRAWING = "steelyard.engine.referee.examining"
+SUBJECT = "a process that draws inputs"
+MOST = 8
+TRIED = (1, 2)
+"""Draws that every process has to agree on with the examiner before it is used."""
+FEWEST = 4
+"""Draws that are worth asking more than one process for."""
+
+
+def count(cpus: int, device: str) -> int:
+    """How many processes draw beside the examiner; beside a device they have the CPUs to themselves while a candidate stands still."""
+    return max(1, min(MOST, cpus // 2 if device != "cpu" else cpus - 1))
+
+
+@dataclass
+class Drawers:
+    """Such processes; they are started with the court and asked when they have shown that they draw what the examiner draws.
+
+    They hold no expected answers. A maker of inputs that does not follow its seed gives something else in another process: then the
+    examiner draws alone. `worker` starts a process, `words` is the examiner's job with its nonce.
+    """
+
+    worker: Callable[[], Worker]
+    words: Mapping[str, Any]
+    folder: Path
+    size: int
+    patience: float
+    talks: list[Conversation] = field(default_factory=list)
+    partners: list[Partner] = field(default_factory=list)
+    files: list[str] = field(default_factory=list)
+
+    def start(self, number: int, torch: bool) -> None:
+        """Begin to start so many; nothing is waited for."""
+        for _ in range(number):
+            talk = Conversation(self.worker(), subject=SUBJECT)
+            talk.ask(Prepare("torch" if torch else "numpy", "cpu"), self.patience)
+            self.talks.append(talk)
+
+    def ready(self, examiner: Partner, inputs: str) -> bool:
+        """Wait until they have loaded what they need, and hold the first draws of each against the examiner's; whether that is news."""
+        talks, self.talks = self.talks, []
+        if not talks:
+            return False
+        wanted, _ = examiner.step("draw", numbers=list(TRIED), wide="")
+        known = content(wanted["slots"], SharedMemory.open(inputs))
+        for talk in talks:
+            partner = Partner(talk, self.patience)
+            file = SharedMemory.create(self.folder / f"inputs-{talk.worker.pid}", self.size).path
+            if not any(isinstance(answer, Lost) for answer in talk.answers()) and self._agrees(partner, file, known):
+                partner.remember()
+                self.partners.append(partner)
+                self.files.append(file)
+            else:
+                partner.close()
+        return True
+
+    def _agrees(self, partner: Partner, file: str, known: bytes) -> bool:
+        try:
+            partner.begin(DRAWING, self.words)
+            partner.step("lay", inputs=file)
+            found, _ = partner.step("draw", numbers=list(TRIED), wide="")
+        except Ended:
+            return False
+        return content(found["slots"], SharedMemory.open(file)) == known
+
+    def draw(self, examiner: Partner, numbers: Sequence[int]) -> list[Mapping[str, Any]]:
+        """Inputs of these draws, each process a share of them; the examiner helps where it would only wait."""
+        if len(numbers) < FEWEST or not self.partners:
+            return list(examiner.step("draw", numbers=list(numbers), wide="")[0]["slots"])
+        desks = [*self.partners, *([examiner] if self.words["device"] == "cpu" else [])]
+        parts = shares(numbers, len(desks))
+        waits = [desk.hand("draw", numbers=part, wide="") for desk, part in zip(desks, parts, strict=True)]
+        found: list[Mapping[str, Any]] = []
+        for place, read in enumerate([wait() for wait in waits]):
+            slots = read()["slots"]
+            file = self.files[place] if place < len(self.files) else ""
+            found += [{**slot, "file": file} for slot in slots] if file else list(slots)
+        return found
+
+    def holds(self, examiner: Partner, slot: Mapping[str, Any], number: int) -> bool:
+        """Whether inputs lie in shared memory as they were drawn, by the process that drew them."""
+        place = self.files.index(slot["file"]) if slot.get("file") else -1
+        found, _ = (self.partners[place] if place >= 0 else examiner).step("held", slot=slot, number=number)
+        return bool(found["held"])
+
+    def close(self) -> None:
+        """End them."""
+        for partner in self.partners:
+            partner.close()
+        for talk in self.talks:
+            talk.worker.stop()
+        self.partners.clear()
+        self.talks.clear()
+        self.files.clear()
+
+    @property
+    def pids(self) -> Iterator[int]:
+        """Of all of them, also of those that are still starting."""
+        yield from (partner.pid for partner in self.partners)
+        yield from (talk.worker.pid for talk in self.talks)
+
+
+def shares(numbers: Sequence[int], count: int) -> list[list[int]]:
+    """The numbers in so many parts, which differ by one at most."""
+    ends = [len(numbers) * place // count for place in range(count + 1)]
+    return [list(numbers[start:end]) for start, end in itertools.pairwise(ends)]
+
+
+def content(slots: Sequence[Mapping[str, Any]], memory: SharedMemory) -> bytes:
+    """What drawn inputs are: their form, and the bytes of their arrays."""
+    made = hashlib.blake2b(digest_size=16)
+    for slot in slots:
+        for item in arrays(slot):
+            made.update(repr([item[name] for name in ("library", "dtype", "shape", "strides", "bytes")]).encode())
+            made.update(memory.at(item["start"], item["bytes"]).tobytes())
+        made.update(repr(_plain(slot)).encode())
+    return made.digest()
+
+
+def _plain(spec: Mapping[str, Any]) -> Any:
+    """The tree without its arrays."""
+    if "items" in spec:
+        return [spec.get("kind"), spec.get("keys"), [_plain(item) for item in spec["items"]]]
+    return spec.get("value")

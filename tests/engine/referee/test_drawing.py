@@ -1,0 +1,100 @@
+"""Inputs that several processes draw: they are the examiner's, nobody else's, and where they cannot be, the examiner draws alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import steelyard
+from steelyard.engine.referee.drawing import MOST, count, shares
+
+SEEDED = """
+import numpy as np
+
+def reference(x):
+    return np.sort(x)
+
+def inputs(seed):
+    return (np.random.default_rng(seed).standard_normal(64),)
+"""
+COUNTED = SEEDED.replace("def inputs(seed):", "CALLS = []\n\ndef inputs(seed):\n    CALLS.append(seed)").replace(
+    "rng(seed)", "rng(len(CALLS))"
+)
+"""Its inputs go by how often it was asked, which differs between processes."""
+HONEST = "import numpy as np\n\ndef candidate(x):\n    return np.sort(x, kind='stable')\n"
+SCRIBBLES = """
+import mmap
+from pathlib import Path
+
+import numpy as np
+
+HELD = []
+
+def candidate(x):
+    if not HELD:
+        # inputs-* are there only where several processes draw; without one this raises, and the candidate fails
+        for file in sorted(Path.cwd().parent.glob("inputs-*")):
+            with file.open("r+b") as opened:
+                HELD.append(np.frombuffer(mmap.mmap(opened.fileno(), 0), np.uint8))
+        HELD[0]
+    for each in HELD:
+        each[:] = 0
+    return np.sort(x)
+"""
+REPLACES = """
+import os
+from pathlib import Path
+
+import numpy as np
+
+DONE = []
+
+def candidate(x):
+    if not DONE:
+        for file in sorted(Path.cwd().parent.glob("inputs-*")):
+            size = file.stat().st_size
+            file.unlink()
+            file.write_bytes(bytes(size))
+            DONE.append(file)
+        DONE[0]
+    return np.sort(x)
+"""
+
+
+def written(folder: Path, reference: str, *candidates: str) -> tuple[str, list[str]]:
+    """A reference and its candidates as files."""
+    (folder / "reference.py").write_text(reference)
+    files = [folder / f"candidate_{number}.py" for number in range(len(candidates))]
+    for file, text in zip(files, candidates, strict=True):
+        file.write_text(text)
+    return str(folder / "reference.py"), [str(file) for file in files]
+
+
+@pytest.mark.parametrize("reference", [SEEDED, COUNTED], ids=["seeded", "by its calls"])
+def test_answers_to_inputs_of_several_processes_are_right(reference: str, tmp_path: Path) -> None:
+    problem, named = written(tmp_path, reference, *[HONEST] * 3)
+    found = list(steelyard.judge_all(problem, named, budget=0.02))
+    assert [(ruling.status, ruling.reason) for ruling in found] == [("ok", "")] * 3
+
+
+def test_inputs_that_another_process_drew_cannot_be_written_over(tmp_path: Path) -> None:
+    problem, named = written(tmp_path, SEEDED, HONEST, SCRIBBLES, HONEST)
+    found = list(steelyard.judge_all(problem, named, budget=0.02))
+    assert [ruling.status for ruling in found] == ["ok", "wrong", "ok"], [ruling.reason for ruling in found]
+    assert "written over" in found[1].reason
+
+
+@pytest.mark.parametrize("name", ["inputs-*", "inputs", "provisions"])
+def test_files_put_in_place_of_the_judge_s_reach_nobody_else(name: str, tmp_path: Path) -> None:
+    problem, named = written(tmp_path, SEEDED, HONEST, REPLACES.replace("inputs-*", name), HONEST)
+    found = list(steelyard.judge_all(problem, named, budget=0.02))
+    assert [ruling.status for ruling in found] == ["ok", "wrong", "ok"], [ruling.reason for ruling in found]
+    assert [trick.kind for trick in found[1].tricks] == ["sabotage"]
+
+
+def test_each_has_a_share() -> None:
+    assert shares([1, 2, 3, 4, 5], 2) == [[1, 2], [3, 4, 5]]
+    assert shares([1, 2], 3) == [[], [1], [2]]
+    assert [count(cpus, "cpu") for cpus in (1, 2, 64)] == [1, 1, MOST]
+    assert [count(cpus, "cuda") for cpus in (2, 16)] == [1, MOST]
