@@ -28,6 +28,7 @@ from steelyard.analyze.compare import Comparison, RunsSide, compare, usual_metri
 from steelyard.analyze.history import History, Point, histories
 from steelyard.codec.known import load_known
 from steelyard.errors import SteelyardError, StoreError, UsageError, told
+from steelyard.model.record import BAD
 from steelyard.report.web import html
 from steelyard.report.web.document import document
 from steelyard.report.web.over_time import slower_since
@@ -45,6 +46,7 @@ LOOK_BACK = 30
 """Runs before a run that its page shows as history; the front page has all."""
 SAMPLES = 20_000
 HELD = 8
+MOST_TOLD = 3
 SAVED_AFTER = 50
 PACKAGES = ("report", "analyze", "model", "store")
 UNKNOWN: dict[str, Any] = {"key": "", "name": "unknown machine", "facts": []}
@@ -249,6 +251,8 @@ class _Build:
         made = document([], series=series, title=self.title or f"{len(leaves)} runs", samples=0, warnings=warnings, known=known)
         if not slower_since(series, known):
             made["banner"] = _quiet(leaves, series)
+        if bad_now := _not_right(leaves, self.now.runs):
+            made["banner"] = {**made["banner"], "tone": "bad", "text": f"{made['banner']['text'].rstrip('.')}. {bad_now}"}
         self.place.write(FRONT, html.linked_page(_listing(made, entries), ASSETS).encode())
         self.now.front = key
 
@@ -264,6 +268,18 @@ def _quiet(leaves: Sequence[SiteRun], series: Mapping[str, History]) -> dict[str
     if not series:
         return {"tone": "none", "text": f"{count}; no case was measured in more than one of them."}
     return {"tone": "good", "text": f"{count}, {len(series)} series; none is at a slower level than before."}
+
+
+def _not_right(leaves: Sequence[SiteRun], pages: Mapping[str, SitePage]) -> str:
+    """What is wrong or failed in the newest run of each experiment: nothing is well while that is so."""
+    newest = {(leaf.info.experiment, leaf.info.machine_key): leaf for leaf in leaves}
+    lines = []
+    for leaf in sorted(newest.values(), key=lambda leaf: leaf.info.created, reverse=True):
+        counts = pages[leaf.folder].row["counts"]
+        words = [f"{counts[status]} {status.replace('_', ' ')}" for status in BAD if counts.get(status)]
+        lines += [f"{', '.join(words)} in {leaf.info.id}"] if words else []
+    rest = f" and {len(lines) - MOST_TOLD} more" if len(lines) > MOST_TOLD else ""
+    return f"Newest runs: {'; '.join(lines[:MOST_TOLD])}{rest}." if lines else ""
 
 
 def _listing(made: Document, entries: Sequence[SitePage]) -> Document:
