@@ -85,6 +85,15 @@ def test_the_front_is_not_well_while_the_newest_run_of_an_experiment_is_not(tmp_
     assert (banner["tone"], banner["text"].partition(". ")[2]) == ("bad", f"Newest runs: 1 oom in {bad}.")
 
 
+def test_a_site_keeps_where_commits_are_shown(store: Store, site: Path) -> None:
+    address = "https://example.org/c/{commit}"
+    build_site(store, site, commit_url=address)
+    assert {data(site / page)["commit_url"] for page in ("index.html", *pages(store))} == {address}
+    assert build_site(store, site).written == []
+    other = build_site(store, site, commit_url="https://example.org/d/{commit}").written
+    assert {"index.html", *pages(store)} <= set(other)
+
+
 def test_a_page_holds_its_run_against_the_one_before(store: Store, site: Path) -> None:
     build_site(store, site)
     first, _, last = (data(site / page) for page in pages(store))

@@ -21,7 +21,8 @@ MOST_DRAWN, MOST_DOTS = 50, 2000
 ABOVE = (1.005, 1.01, 1.02, 1.05, 1.1, 1.2, 1.5, 2, 3, 5, 10, 20, 50, 100, 1000)
 BELOW = (0.001, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995)
 ROUND = [*BELOW, 1, *ABOVE]
-CROWD = 0.06
+CROWD = 78
+"""Pixels from the label of no change within which another would meet it."""
 AXIS: Spec = {"title": "time of head against base, log scale", "titleFontSize": {"expr": "windowSize()[0] < 700 ? 0 : 11.5"}}
 SETTLED = "indexof(['same', 'unclear'], datum.verdict) >= 0 || datum.low > datum.margin_high || datum.high < datum.margin_low"
 """Whether the interval decides the size, too; otherwise only the direction is certain."""
@@ -38,8 +39,8 @@ def _looks(legend: Spec | None) -> Spec:
 
 
 def _ratio_axis() -> Spec:
-    """Round ratios to both sides of one; those that would crowd it on a wide axis have no label."""
-    far = f"abs(log(datum.value)) > ({NARROW} ? {4 * CROWD} : {CROWD}) * log(domain('x')[1] / domain('x')[0])"
+    """Round ratios to both sides of one; those that would meet its own label have none."""
+    far = f"abs(scale('x', datum.value) - scale('x', 1)) > {CROWD}"
     size = "datum.value >= 1.5 ? format(datum.value, '.4~r') + 'x' : datum.value > 1 ? format(100 * datum.value - 100, '.3~r') + ' %' : "
     size += "datum.value > 0.66 ? format(100 - 100 * datum.value, '.3~r') + ' %' : format(1 / datum.value, '.2~r') + 'x'"
     word = "(datum.value > 1 ? ' slower' : ' faster')"

@@ -128,7 +128,7 @@
     const range = commitRange(change);
     if (!range) return el("span", { class: "faint" }, "no commits known");
     const two = range.includes("..");
-    return el("span", { class: "commits" }, el("code", { title: two ? `${change.last}..${change.first}` : null }, range), change.dirty ? " + edits" : "", " ", two ? S.copy(`git log ${change.last}..${change.first}`, "Copy git log") : "");
+    return el("span", { class: "commits" }, el("code", { title: two ? `${change.last}..${change.first}` : null }, two ? [S.commitLink(change.last, short(change.last)), "..", S.commitLink(change.first, short(change.first))] : S.commitLink(change.first || change.last, range)), change.dirty ? " + edits" : "", " ", two ? S.copy(`git log ${change.last}..${change.first}`, "Copy git log") : "");
   }
 
   // ---- what the window holds
