@@ -4,7 +4,8 @@
     python scripts/screenshots.py docs/pictures --docs
 
 The reports are of made-up runs: three models by four stacks by two modes, the same against another night, sixty nights with a planted
-step and a noisy stretch, an operator over its sizes, requests of text generation over batches, and number formats of two points.
+step and a noisy stretch, an operator over its sizes, requests of text generation over batches, number formats of two points, and
+the front of a site.
 With `--docs` they are the few that the documentation shows: their tops, light, as small WebP files.
 """
 
@@ -21,7 +22,21 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.chromium import Tab, tab
-from tests.browser import reports
+from benchmarks.simulated import many_runs
+from tests.browser import made, reports
+
+from steelyard.report.web.site import build_site
+from steelyard.store.runs import Store
+
+
+def site(folder: Path) -> Path:
+    """The front of a site: twenty nights, and one evening with a grid."""
+    store = Store(folder / "store")
+    many_runs(store, 20)
+    made.grid(store, night=21)
+    build_site(store, folder / "site")
+    return folder / "site" / "index.html"
+
 
 LOOKS: dict[str, dict[str, Any]] = {
     "light": {"width": 1400},
@@ -30,7 +45,7 @@ LOOKS: dict[str, dict[str, Any]] = {
     "print": {"width": 794, "media": "print"},
 }
 NAMES = ("grid", "nights", "against", "sweep", "requests", "recipes")
-MADE: dict[str, Callable[[Path], Path]] = {name: getattr(reports, name) for name in NAMES}
+MADE: dict[str, Callable[[Path], Path]] = {**{name: getattr(reports, name) for name in NAMES}, "site": site}
 TALLEST = 12_000
 PICTURES: dict[str, tuple[str, str, int]] = {
     "overview": ("grid", "overview", 960),

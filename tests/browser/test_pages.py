@@ -226,6 +226,14 @@ def test_the_verdict_is_on_the_screen_of_a_phone(page: Tab, report: Report, name
         assert found and [text for right, text in found if right > 390] == [], route
 
 
+def test_a_phone_names_operator_and_mode_of_each_effect_in_full(page: Tab, report: Report) -> None:
+    """What all labels end with, the one stack that was weighed, goes before anything that tells them apart."""
+    page.resize(390)
+    page.visit(report("grid") + "#/compare")
+    names = page.run("return [...document.querySelectorAll('figure[data-chart=compare-forest] .mark-text text')].map((t) => t.textContent)")
+    assert {"llama eval", "bert train", "resnet50 train"} <= set(names)
+
+
 def test_the_first_verdict_of_each_row_of_the_matrix_is_on_the_screen_of_a_phone(page: Tab, report: Report) -> None:
     page.resize(390)
     page.visit(report("grid") + "#/matrix")

@@ -37,7 +37,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made.grid(store, night=20)
     made.hostile(store, night=21)
     made.truncated(store)
-    build_site(store, folder / "site")
+    build_site(store, folder / "site", commit_url="https://example.org/c/{commit}")
     return folder / "site"
 
 
@@ -86,6 +86,13 @@ def test_every_page_of_the_site_is_as_good_as_a_report(page: Tab, front: str) ->
             assert page.run(probe("accessible")) == [], route
             assert page.run(probe("no_answers")) == [], route
             assert page.complaints() == [], route
+
+
+def test_commits_lead_to_the_project(page: Tab, front: str) -> None:
+    page.visit(front)
+    links = "[...document.querySelectorAll('main code a')].map((item) => [item.href, item.textContent])"
+    found = page.run(f"return {links}")
+    assert len(found) >= 12 and all(address.startswith(f"https://example.org/c/{text}") for address, text in found)
 
 
 def test_a_run_page_leads_back(page: Tab, front: str) -> None:

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from steelyard.analyze.compare import RunsSide
 from steelyard.errors import UsageError
 from steelyard.model.record import STATUSES
 from steelyard.report import plots
@@ -80,6 +81,15 @@ def test_the_picture_says_what_it_shows_and_how_to_read_it() -> None:
         "op/x@torch" in one
         and "op/x@torch" not in plots.draw(BARS, [{"name": "a", "value": 1, "case": "op/x@torch"}, {"case": "y"}], "svg").decode()
     )
+
+
+def test_a_picture_that_leaves_its_page_says_what_was_measured_where_and_against_what() -> None:
+    base, head = (run(name, [record(case(1), time)], hour) for name, time, hour in (("first", 1e-3, 3), ("second", 2e-3, 5)))
+    made = document([head], base=RunsSide("first", (base,)))
+    made["machines"][0]["name"] = "A machine of 8 cores"
+    drawn = re.sub(r"<[^>]+>", "", plots.picture(made, "svg", "compare-forest")[1].decode())
+    assert "base first, head second · A machine of 8 cores" in drawn and made["title"] in drawn
+    assert plots.source(document([base])).split(" · ")[-2] == "run first"
 
 
 def test_names_stay_text() -> None:

@@ -37,6 +37,10 @@ CHOOSING = ("base", "baseline", "since", "until", "plot", "case", "long", "dark"
 @click.option("--history/--no-history", default=True, help="Show each case's history over all saved runs of the machine. Default on.")
 @click.option("--since", metavar="DATE", help="First day of the history, such as 2026-01-31.")
 @click.option("--until", metavar="DATE", help="Last day of the history.")
+@click.option(
+    "--commit-url", default="", metavar="URL",
+    help="Where commits are shown, with {commit} in its place; commits on the page lead there. A site keeps it.",
+)  # fmt: skip
 @click.option("--plot", metavar="NAME", help="Plot for a .png or .svg. Default: the first that has data.")
 @click.option("--case", metavar="CASE", help="The case (by id) for plots that show one case.")
 @click.option("--dark", is_flag=True, help="Draw pictures dark; pages follow the reader's system setting.")
@@ -62,14 +66,15 @@ def command(
     steelyard report --site public
     """
     place = find_store(store)
+    check_commit_url(options["commit_url"])
     if site is not None:
         refuse_beside_site(refs, outputs, options)
-        return write_site(place, site, options["title"], as_json)
+        return write_site(place, site, options, as_json)
     chosen = list(dict.fromkeys(outputs or (DEFAULT,)))
     check(chosen, options)
     from steelyard.report.web.gather import ReportRequest, gather
 
-    choices = {name: options[name] for name in ("base", "title", "baseline", "history", "since", "until")}
+    choices = {name: options[name] for name in ("base", "title", "baseline", "history", "since", "until", "commit_url")}
     made = gather(place, ReportRequest(refs, **choices))
     contents = {path: render(path, made, options) for path in chosen}
     for path, content in contents.items():
@@ -100,6 +105,12 @@ def check(outputs: Sequence[Path], options: dict[str, Any]) -> None:
         plots.require()
         if options["plot"]:
             plots.check_name(options["plot"])
+
+
+def check_commit_url(address: str) -> None:
+    """Pages travel: what they lead to is an address of the web, and nothing that a browser would run."""
+    if address and not (address.startswith(("https://", "http://")) and "{commit}" in address):
+        raise UsageError(f"not an address of commits: {address!r}", do="write it like https://github.com/me/mine/commit/{commit}")
 
 
 def check_place(path: Path) -> None:
@@ -168,11 +179,11 @@ def refuse_beside_site(refs: Sequence[str], outputs: Sequence[Path], options: di
         raise UsageError(f"{named[0]} cannot be used with --site", why=why, do="leave it out, or leave out --site")
 
 
-def write_site(store: Store, folder: Path, title: str, as_json: bool) -> int:
+def write_site(store: Store, folder: Path, options: Mapping[str, Any], as_json: bool) -> int:
     """Bring a site up to date with its store."""
     from steelyard.report.web.site import build_site
 
-    built: Built = build_site(store, folder, title=title)
+    built: Built = build_site(store, folder, title=options["title"], commit_url=options["commit_url"])
     if as_json:
         emit_json(built)
         return PASS

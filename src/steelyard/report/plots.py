@@ -53,10 +53,21 @@ def picture(document: Document, form: Form, name: str | None = None, *, case: st
             raise UsageError(f"the plot {name} shows all cases", do=f"plots of one case: {', '.join(known)}")
     for chart in [known[name]] if name is not None else known.values():
         if rows := chart.rows(document):
-            return chart.name, draw(chart, rows, form, dark=dark, note=_left_out(chart, dict(document), rows))
+            note, about = _left_out(chart, dict(document), rows), source(document)
+            return chart.name, draw(chart, rows, form, dark=dark, note=note, about=about)
     filled = [chart.name for chart in known.values() if chart.rows(document)]
     what = f"the plot {name} has nothing to show" if name else "there is nothing to plot"
     raise UsageError(what, why="these runs hold no figures for it", do=f"plots of these runs: {', '.join(filled)}" if filled else "")
+
+
+def source(document: Document) -> str:
+    """What was measured, in which run, against which base and on which machine: what its page says around a picture."""
+    compared, runs = document["comparison"], [run["id"] for run in document["runs"]]
+    sides = f"base {compared['base']}, head {compared['head']}" if compared and not compared["paired"] else ""
+    where = sides or (f"run {runs[0]}" if len(runs) == 1 else f"{len(runs)} runs" if runs else "")
+    machines = [card["name"] for card in document["machines"]]
+    words = [document["title"], where, machines[0] if len(machines) == 1 else f"{len(machines)} machines" if machines else ""]
+    return " · ".join(clean(word) for word in words if word)
 
 
 def _left_out(chart: Chart, document: dict[str, Any], rows: Rows) -> str:
@@ -82,14 +93,15 @@ def check_name(name: str) -> None:
         raise unknown("plot", name, known, listing=", ".join(known))
 
 
-def draw(chart: Chart, rows: Sequence[Mapping[str, Any]], form: Form, *, dark: bool = False, note: str = "") -> bytes:
-    """The bytes of a picture; a note stands below its title."""
+def draw(chart: Chart, rows: Sequence[Mapping[str, Any]], form: Form, *, dark: bool = False, note: str = "", about: str = "") -> bytes:
+    """The bytes of a picture; what it is about stands below its title, and a note below that."""
     require()
     import vl_convert
 
     if folder := font_folder():
         vl_convert.register_font_directory(folder)
-    spec = {**chart.spec, "datasets": {ROWS: [harmless(row) for row in rows]}, "title": title(chart, rows, note)}
+    spec = {**chart.spec, "datasets": {ROWS: [harmless(row) for row in rows]}, "title": title(chart, rows, note, about)}
+    spec.pop("padding", None)
     if spec.get("width") == "container":
         spec["width"] = WIDTH
     options: dict[str, Any] = {"vl_version": VEGA_LITE, "config": theme(dark), "allowed_base_urls": []}
@@ -118,13 +130,18 @@ def require() -> None:
         ) from None  # fmt: skip
 
 
-def title(chart: Chart, rows: Sequence[Mapping[str, Any]], note: str = "") -> dict[str, Any]:
+def title(chart: Chart, rows: Sequence[Mapping[str, Any]], note: str = "", about: str = "") -> dict[str, Any]:
     """A spec with its title: pictures are shown outside a page, so they say what they show, of which case, and how to read it."""
     cases = {row.get("case") for row in rows} - {None, ""}
     named = [cut(clean(cases.pop()), LINE)] if len(cases) == 1 else []
     return {
         "text": chart.title,
-        "subtitle": [*named, *wrap_text(chart.reading, LINE), *(wrap_text(note, LINE) if note else [])],
+        "subtitle": [
+            *(wrap_text(about, LINE) if about else []),
+            *named,
+            *wrap_text(chart.reading, LINE),
+            *(wrap_text(note, LINE) if note else []),
+        ],
         "anchor": "start",
         "offset": 24,
     }

@@ -51,6 +51,19 @@ def test_labels_are_short_unless_two_would_read_the_same() -> None:
     assert {row["case"]: row["label"] for row in compare_forest_rows(made)} == {"a": "a", "b": "n=1", "c": "c"}
 
 
+def test_what_all_labels_end_with_is_known_so_that_a_phone_can_leave_it_out() -> None:
+    def tail(*labels: str) -> str:
+        made = document(*(delta(str(at), 1.1 + at) for at in range(len(labels))))
+        made["cases"] = [{**case, "label": label} for case, label in zip(made["cases"], labels, strict=True)]
+        (found,) = {row["tail"] for row in compare_forest_rows(made)}
+        return str(found)
+
+    assert tail("bert eval torch/compile", "bert train torch/compile") == " torch/compile"
+    assert tail("a x y", "b x y") == " x y"
+    assert tail("x y", "x z") == tail("a x y") == tail("x", "a x") == ""
+    assert tail("n x", "x x") == " x"
+
+
 def test_a_value_that_a_logarithmic_axis_cannot_hold_is_no_dot() -> None:
     bad = delta("zero", 1.5)
     bad["before"] = [0.0, None, None, None]

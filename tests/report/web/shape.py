@@ -47,7 +47,7 @@ CHANGE = {
 POINT = (TEXT, WHOLE, TEXT, NUMBER, REAL, REAL, TEXT, YES, Maybe(TEXT))
 TREND = {"run": TEXT, "created": TEXT, "column": TEXT, "mean": NUMBER, "n": WHOLE, **{f"q{part}": NUMBER for part in (10, 25, 50, 75, 90)}}
 HISTORY = {
-    "series": [{"case": TEXT, "machine": WHOLE, "points": [POINT], "changes": [CHANGE], "broken": WHOLE, "searched": WHOLE}],
+    "series": [{"case": TEXT, "label": TEXT, "machine": WHOLE, "points": [POINT], "changes": [CHANGE], "broken": WHOLE, "searched": WHOLE}],
     "trends": Maybe(
         {
             "baseline": TEXT, "columns": [TEXT], "points": [TREND],

@@ -6,11 +6,13 @@ import json
 import os
 import shutil
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from steelyard.errors import UsageError
+from steelyard.model.case import Case
+from steelyard.model.record import Figure, Record, Status
 from steelyard.report.web.site import build_site
 from steelyard.store.runs import Header, Store
 from tests.report import hostile
@@ -52,6 +54,44 @@ def test_the_front_lists_every_run_and_all_series(store: Store, site: Path) -> N
     assert all((site / run["href"]).is_file() for run in front["runs"])
     assert [len(series["points"]) for series in front["history"]["series"]] == [3, 3]
     assert front["machines"][front["runs"][0]["machine"]]["key"] == "m" * 12
+
+
+def test_series_on_the_front_are_named_by_what_tells_them_apart(store: Store, site: Path) -> None:
+    build_site(store, site)
+    series = data(site / "index.html")["history"]["series"]
+    assert len({item["label"] for item in series}) == len(series) > 1
+    assert not any("@" in item["label"] or len(item["label"]) >= len(item["case"]) for item in series)
+
+
+def night(store: Store, day: int, experiment: str, status: Status) -> str:
+    case, time = Case("op/a", backend="numpy"), Figure(1e-3, "s", "lower", 0.99e-3, 1.01e-3, 40)
+    header = Header(created=f"2026-01-0{day}T03:00:00Z", machine_key="m" * 12, experiment=experiment)
+    with store.create(header) as writer:
+        writer.append(Record(case.id, case.plain(), status, metrics={"time": time}))
+        writer.seal()
+    return writer.id
+
+
+def test_the_front_is_not_well_while_the_newest_run_of_an_experiment_is_not(tmp_path: Path, site: Path) -> None:
+    """What went wrong and came right since is no news."""
+    store = Store(tmp_path / "store")
+    for day, status in enumerate(("wrong", "ok", "ok"), 1):
+        night(store, day, "nightly", cast(Status, status))
+    build_site(store, site)
+    assert data(site / "index.html")["banner"] == {"tone": "good", "text": "3 runs, 1 series; none is at a slower level than before."}
+    bad = night(store, 4, "other", "oom")
+    build_site(store, site)
+    banner = data(site / "index.html")["banner"]
+    assert (banner["tone"], banner["text"].partition(". ")[2]) == ("bad", f"Newest runs: 1 oom in {bad}.")
+
+
+def test_a_site_keeps_where_commits_are_shown(store: Store, site: Path) -> None:
+    address = "https://example.org/c/{commit}"
+    build_site(store, site, commit_url=address)
+    assert {data(site / page)["commit_url"] for page in ("index.html", *pages(store))} == {address}
+    assert build_site(store, site).written == []
+    other = build_site(store, site, commit_url="https://example.org/d/{commit}").written
+    assert {"index.html", *pages(store)} <= set(other)
 
 
 def test_a_page_holds_its_run_against_the_one_before(store: Store, site: Path) -> None:

@@ -10,9 +10,10 @@ from steelyard.model.units import with_error
 from steelyard.report.charts import Chart, Rows, vega
 from steelyard.report.charts.vega import BLUE, GREY, LEGEND, VERMILION, Spec
 
-FOREST = ("case", "label", "ratio", "low", "high", "margin_low", "margin_high", "verdict", "text", "before", "after")
+FOREST = ("case", "label", "tail", "ratio", "low", "high", "margin_low", "margin_high", "verdict", "text", "before", "after")
 """`ratio` is head over base with its interval; between the margins a change is too small to matter; `text` is the change as people
-read it, `before` and `after` are texts with their units. Labels are unique; rows are drawn in their order, largest effect first."""
+read it, `before` and `after` are texts with their units. Labels are unique, and `tail` is what all end with; rows are drawn in their
+order, largest effect first."""
 SCATTER = ("case", "label", "before", "after", "verdict", "ratio", "text", "before_text", "after_text", "unit")
 """`before` and `after` are values of the metric in `unit`, the texts the same with their intervals."""
 VERDICTS = ["slower", "faster", "same", "unclear"]
@@ -20,7 +21,8 @@ MOST_DRAWN, MOST_DOTS = 50, 2000
 ABOVE = (1.005, 1.01, 1.02, 1.05, 1.1, 1.2, 1.5, 2, 3, 5, 10, 20, 50, 100, 1000)
 BELOW = (0.001, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995)
 ROUND = [*BELOW, 1, *ABOVE]
-CROWD = 0.06
+CROWD = 78
+"""Pixels from the label of no change within which another would meet it."""
 AXIS: Spec = {"title": "time of head against base, log scale", "titleFontSize": {"expr": "windowSize()[0] < 700 ? 0 : 11.5"}}
 SETTLED = "indexof(['same', 'unclear'], datum.verdict) >= 0 || datum.low > datum.margin_high || datum.high < datum.margin_low"
 """Whether the interval decides the size, too; otherwise only the direction is certain."""
@@ -37,8 +39,8 @@ def _looks(legend: Spec | None) -> Spec:
 
 
 def _ratio_axis() -> Spec:
-    """Round ratios to both sides of one; those that would crowd it on a wide axis have no label."""
-    far = f"abs(log(datum.value)) > ({NARROW} ? {4 * CROWD} : {CROWD}) * log(domain('x')[1] / domain('x')[0])"
+    """Round ratios to both sides of one; those that would meet its own label have none."""
+    far = f"abs(scale('x', datum.value) - scale('x', 1)) > {CROWD}"
     size = "datum.value >= 1.5 ? format(datum.value, '.4~r') + 'x' : datum.value > 1 ? format(100 * datum.value - 100, '.3~r') + ' %' : "
     size += "datum.value > 0.66 ? format(100 - 100 * datum.value, '.3~r') + ' %' : format(1 / datum.value, '.2~r') + 'x'"
     word = "(datum.value > 1 ? ' slower' : ' faster')"
@@ -48,11 +50,12 @@ def _ratio_axis() -> Spec:
 
 
 def _forest() -> Chart:
-    """Every ratio on an axis of its own row; on a narrow screen a label keeps the operator's own name and the variant at its end."""
-    label = "datum.label"
+    """Every ratio on an axis of its own row; a narrow screen keeps the operator's own name and the end that tells it apart."""
+    label, tail = "datum.label", vega.first("tail")
+    told = f"slice({label}, 0, length({label}) - length({tail}))"
     across: Spec = {"field": "ratio", "type": "quantitative", "scale": LOG, "axis": _ratio_axis()}
-    word = f"split({label}, ' ')[0]"
-    own = f"(peek(split({word}, '/')) + slice({label}, length({word})))"
+    word = f"split({told}, ' ')[0]"
+    own = f"(peek(split({word}, '/')) + slice({told}, length({word})))"
     name = f"min({NAME}, indexof({own} + ' ', ' '))"
     cut = f"(length({own}) > {SHORT} ? slice({own}, 0, {name}) + '…' + slice({own}, {name} - {SHORT - 1}) : {own})"
     names = vega.names(labelLimit=330, labelExpr=f"{NARROW} && length({label}) > {SHORT} ? {cut} : {label}")
@@ -105,13 +108,24 @@ def _scatter() -> Chart:
 
 def compare_forest_rows(document: dict[str, Any], most: int = MOST_DRAWN) -> Rows:
     """The largest effects first; a delta without a ratio has no place on the axis and is listed elsewhere."""
+    found = _labelled(document, _largest(document)[:most])
+    tail = _tail([label for _, label in found])
     return [
         {
-            **_common(delta, label), "low": delta["low"], "high": delta["high"], "margin_low": 1 / (1 + delta["margin"]),
+            **_common(delta, label), "tail": tail, "low": delta["low"], "high": delta["high"], "margin_low": 1 / (1 + delta["margin"]),
             "margin_high": 1 + delta["margin"], "before": _side(document, delta, "before"), "after": _side(document, delta, "after"),
         }
-        for delta, label in _labelled(document, _largest(document)[:most])
+        for delta, label in found
     ]  # fmt: skip
+
+
+def _tail(labels: list[str]) -> str:
+    """The words that all labels end with, such as the one stack that was weighed; the first word of each is left."""
+    ends = [label.split(" ") for label in labels]
+    count = 0
+    while len(labels) > 1 and all(len(words) > count + 1 for words in ends) and len({words[-count - 1] for words in ends}) == 1:
+        count += 1
+    return "".join(f" {word}" for word in ends[0][len(ends[0]) - count :]) if count else ""
 
 
 def compare_scatter_rows(document: dict[str, Any], most: int = MOST_DOTS) -> Rows:

@@ -248,8 +248,8 @@ def _quotient(base: dict[str, Any] | None, case: dict[str, Any]) -> Speedup | No
 SPEEDUPS = heat(
     "sweep-heat",
     "Speedup over the baseline at every point",
-    "Each cell is how many times better than the baseline this variant is at this value: blue is better and orange worse, stronger the "
-    "further from 1×; a dashed frame is a point without a right answer.",
+    "Each cell is this variant against the baseline at this value: blue is better and orange worse, stronger the further from no "
+    "change; a dashed frame is a point without a right answer.",
     sweep_heat_rows,
 )
 LINES = tuple(lines(x, y) for x in ("log", "linear", "names") for y in ("log", "linear"))

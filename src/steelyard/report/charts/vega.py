@@ -97,7 +97,7 @@ def dates(field: str) -> Spec:
     """Nights are told apart in UTC, as they are stored, and named in one form, whether or not a month begins there."""
     day = "%b %-d"
     forms = {"year": "%b %-d, %Y", "quarter": day, "month": day, "week": day, "date": day, "hours": "%H:%M", "minutes": "%H:%M"}
-    axis = {"title": None, "labelOverlap": True, "grid": False, "tickCount": 8, "format": forms}
+    axis = {"title": None, "labelOverlap": True, "labelSeparation": 10, "grid": False, "tickCount": 8, "format": forms}
     return {"field": field, "type": "temporal", "scale": {"type": "utc"}, "axis": axis}
 
 

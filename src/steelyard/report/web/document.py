@@ -59,12 +59,14 @@ def document(
     samples: int = MOST_SAMPLES,
     warnings: Sequence[str] = (),
     known: Sequence[Excuse] = (),
+    commit_url: str = "",
 ) -> Document:
     """Everything about some runs, oldest first; `cases` are the newest record of each case among them.
 
     If no comparison is given it is made: with `base` if named, else from the pairs inside the runs.
     Where no series are given they are those in the runs themselves. `samples` is the maximum number of raw values of all cases together,
-    `warnings` are further problems, such as runs that could not be read; `known` are known changes.
+    `warnings` are further problems, such as runs that could not be read; `known` are known changes,
+    and `commit_url` is the address of a commit, with {commit} in its place.
     """
     shown = merged(runs)
     told = once(facets)
@@ -105,6 +107,7 @@ def document(
         roofline=roofline,
         generation=requests_part(seen, shown, told),
         history=history,
+        commit_url=commit_url,
     )
     whole: Document = {**plain(made), "charts": chart_specs()}
     if whole["generation"]:

@@ -32,6 +32,7 @@ class ReportRequest:
     history: bool = True
     since: str | None = None
     until: str | None = None
+    commit_url: str = ""
 
 
 def gather(store: Store, asked: ReportRequest) -> Document:
@@ -51,7 +52,7 @@ def gather(store: Store, asked: ReportRequest) -> Document:
     series = _history(store, runs, asked) if asked.history and runs else {}
     made = document(
         runs, base=base, series=series, comparison=against, title=asked.title, baseline=asked.baseline, warnings=unread,
-        known=load_known(store.root),
+        known=load_known(store.root), commit_url=asked.commit_url,
     )  # fmt: skip
     if not asked.history:
         made["history"] = None

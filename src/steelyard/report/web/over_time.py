@@ -8,13 +8,15 @@ from dataclasses import replace
 from typing import Any
 
 from steelyard.analyze.history import Change, History, Point
-from steelyard.analyze.stacks import Plain, parse
+from steelyard.analyze.stacks import PlacedRecord, Plain, parse
 from steelyard.analyze.trends import Trends, trends
 from steelyard.codec.known import known_reason
 from steelyard.codec.policy import Excuse
 from steelyard.errors import UsageError
 from steelyard.model.pair import MARGIN
+from steelyard.model.record import Record
 from steelyard.report.cells import facets
+from steelyard.report.web.cases import labels
 from steelyard.report.web.plain import plain
 
 FEWEST = 2
@@ -39,7 +41,12 @@ def history_part(
     kept = within(whole, most)
     if not kept:
         return None
-    return {"series": [_series(item, machines, known) for item in kept.values()], "trends": _trends(whole.values(), cases, baseline)}
+    ids = dict.fromkeys(item.case for item in kept.values())
+    names = labels([PlacedRecord(Record(case, parse(case), "ok"), 0, 0) for case in ids])
+    return {
+        "series": [_series(item, names[item.case], machines, known) for item in kept.values()],
+        "trends": _trends(whole.values(), cases, baseline),
+    }
 
 
 def _trends(series: Iterable[History], cases: Mapping[str, Plain], baseline: str | None) -> Trends | None:
@@ -84,9 +91,10 @@ def newest_of(item: History, most: int) -> History:
     return replace(item, points=item.points[cut:], changes=changes)
 
 
-def _series(item: History, machines: Mapping[str, int], known: Sequence[Excuse]) -> dict[str, Any]:
+def _series(item: History, label: str, machines: Mapping[str, int], known: Sequence[Excuse]) -> dict[str, Any]:
     return {
         "case": item.case,
+        "label": label,
         "machine": machines.get(item.machine_key, 0),
         "points": [_point(point) for point in item.points],
         "changes": [{**plain(change), "known": known_reason(known, item.case, change.ratio)} for change in item.changes],

@@ -253,7 +253,7 @@ class MatrixPart:
 
 @dataclass(frozen=True)
 class ReportDocument:
-    """The whole of it. Parts that a page has nothing for are null.
+    """The whole of it. Parts that a page has nothing for are null; `commit_url` is where a commit is shown, with {commit} in its place.
 
     Roofline, generation and history are tables that their own pages and charts describe; `rows` are the rows of charts, by column.
     """
@@ -277,3 +277,4 @@ class ReportDocument:
     generation: dict[str, Any] | None
     history: dict[str, Any] | None
     rows: dict[str, dict[str, list[Any]]] = field(default_factory=dict)
+    commit_url: str = ""

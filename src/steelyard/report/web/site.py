@@ -28,6 +28,7 @@ from steelyard.analyze.compare import Comparison, RunsSide, compare, usual_metri
 from steelyard.analyze.history import History, Point, histories
 from steelyard.codec.known import load_known
 from steelyard.errors import SteelyardError, StoreError, UsageError, told
+from steelyard.model.record import BAD
 from steelyard.report.web import html
 from steelyard.report.web.document import document
 from steelyard.report.web.over_time import slower_since
@@ -45,6 +46,7 @@ LOOK_BACK = 30
 """Runs before a run that its page shows as history; the front page has all."""
 SAMPLES = 20_000
 HELD = 8
+MOST_TOLD = 3
 SAVED_AFTER = 50
 PACKAGES = ("report", "analyze", "model", "store")
 UNKNOWN: dict[str, Any] = {"key": "", "name": "unknown machine", "facts": []}
@@ -72,11 +74,12 @@ class SitePage(msgspec.Struct):
 
 
 class Manifest(msgspec.Struct):
-    """What a build leaves for the next; `front` is the front page's digest."""
+    """What a build leaves for the next; `front` is the front page's digest, `commit_url` where commits are shown."""
 
     format: str = FORMAT
     version: str = __version__
     front: str = ""
+    commit_url: str = ""
     assets: list[str] = []
     runs: dict[str, SitePage] = {}
 
@@ -112,8 +115,8 @@ class SiteRun:
         return f"{PAGES}/{self.name}.html"
 
 
-def build_site(store: Store, folder: Path, *, title: str = "") -> Built:
-    """Bring a site up to date with a store; with nothing changed, nothing is written."""
+def build_site(store: Store, folder: Path, *, title: str = "", commit_url: str = "") -> Built:
+    """Bring a site up to date with a store; with nothing changed, nothing is written. Without `commit_url` it keeps the one it has."""
     infos = store.runs()[::-1]
     for info in infos:
         store.at_hand(info.path)
@@ -126,16 +129,17 @@ def build_site(store: Store, folder: Path, *, title: str = "") -> Built:
         )
     place.claim(MANIFEST, FORMAT)
     with locked(place.folder):
-        return _Build(store, place, title).run(infos)
+        return _Build(store, place, title, commit_url).run(infos)
 
 
 class _Build:
     """One build: what was there before, and what is there now."""
 
-    def __init__(self, store: Store, place: SiteFolder, title: str) -> None:
+    def __init__(self, store: Store, place: SiteFolder, title: str, commit_url: str) -> None:
         self.store, self.place, self.title = store, place, title
         self.before = Manifest.read(place.text(MANIFEST))
-        self.now = Manifest(front=self.before.front, assets=[f"{ASSETS}/{name}" for name in html.asset_files()])
+        self.commit_url = commit_url or self.before.commit_url
+        self.now = Manifest(front=self.before.front, commit_url=self.commit_url, assets=[f"{ASSETS}/{name}" for name in html.asset_files()])
         self.warnings: list[str] = []
         self.kept = 0
         self._entries: dict[str, dict[str, Entry]] | None = None
@@ -164,10 +168,10 @@ class _Build:
     def _save_half(self) -> None:
         """Save what is done so far, so that a later build need not repeat it if this one is killed."""
         assets = sorted({*self.before.assets, *self.now.assets})
-        self._save(Manifest(front="", assets=assets, runs={**self.before.runs, **self.now.runs}))
+        self._save(Manifest(front="", commit_url=self.commit_url, assets=assets, runs={**self.before.runs, **self.now.runs}))
 
     def _leaf(self, leaf: SiteRun, known: SitePage | None) -> SitePage:
-        key = _digest([generator(), leaf.stamp, [[other.folder, other.stamp] for other in leaf.before]])
+        key = _digest([generator(), self.commit_url, leaf.stamp, [[other.folder, other.stamp] for other in leaf.before]])
         if known and known.key == key and all(self.place.has(file) for file in known.files):
             self.kept += 1
             return known
@@ -175,7 +179,9 @@ class _Build:
             made, files = self._document(leaf)
         except StoreError as error:
             made, files = _unreadable(leaf, error), []
-        self.place.write(leaf.page, html.linked_page({**made, "front": f"../{FRONT}"}, f"../{ASSETS}").encode())
+        self.place.write(
+            leaf.page, html.linked_page({**made, "front": f"../{FRONT}", "commit_url": self.commit_url}, f"../{ASSETS}").encode()
+        )
         row = {**made["runs"][-1], "href": leaf.page}
         return SitePage(key, [leaf.page, *files], row, made["machines"][row["machine"]])
 
@@ -240,15 +246,25 @@ class _Build:
     def _front(self, leaves: Sequence[SiteRun]) -> None:
         entries = [self.now.runs[leaf.folder] for leaf in leaves]
         known = load_known(self.store.root)
-        key = _digest([self.title, generator(), [entry.key for entry in entries], [asdict(item) for item in known]])
+        key = _digest([self.title, self.commit_url, generator(), [entry.key for entry in entries], [asdict(item) for item in known]])
         if self.before.front == key and self.place.has(FRONT):
             return
         bad = [leaf.info.id for leaf in leaves if not leaf.info.readable]
         warnings = [f"{len(bad)} of {len(leaves)} runs cannot be read: {', '.join(bad[:8])}{' …' if len(bad) > 8 else ''}"] if bad else []
         series = {name: found for name, found in histories(self.store, everywhere=True).items() if len(found.points) > 1}
-        made = document([], series=series, title=self.title or f"{len(leaves)} runs", samples=0, warnings=warnings, known=known)
+        made = document(
+            [],
+            series=series,
+            title=self.title or f"{len(leaves)} runs",
+            samples=0,
+            warnings=warnings,
+            known=known,
+            commit_url=self.commit_url,
+        )
         if not slower_since(series, known):
             made["banner"] = _quiet(leaves, series)
+        if bad_now := _not_right(leaves, self.now.runs):
+            made["banner"] = {**made["banner"], "tone": "bad", "text": f"{made['banner']['text'].rstrip('.')}. {bad_now}"}
         self.place.write(FRONT, html.linked_page(_listing(made, entries), ASSETS).encode())
         self.now.front = key
 
@@ -264,6 +280,18 @@ def _quiet(leaves: Sequence[SiteRun], series: Mapping[str, History]) -> dict[str
     if not series:
         return {"tone": "none", "text": f"{count}; no case was measured in more than one of them."}
     return {"tone": "good", "text": f"{count}, {len(series)} series; none is at a slower level than before."}
+
+
+def _not_right(leaves: Sequence[SiteRun], pages: Mapping[str, SitePage]) -> str:
+    """What is wrong or failed in the newest run of each experiment: nothing is well while that is so."""
+    newest = {(leaf.info.experiment, leaf.info.machine_key): leaf for leaf in leaves}
+    lines = []
+    for leaf in sorted(newest.values(), key=lambda leaf: leaf.info.created, reverse=True):
+        counts = pages[leaf.folder].row["counts"]
+        words = [f"{counts[status]} {status.replace('_', ' ')}" for status in BAD if counts.get(status)]
+        lines += [f"{', '.join(words)} in {leaf.info.id}"] if words else []
+    rest = f" and {len(lines) - MOST_TOLD} more" if len(lines) > MOST_TOLD else ""
+    return f"Newest runs: {'; '.join(lines[:MOST_TOLD])}{rest}." if lines else ""
 
 
 def _listing(made: Document, entries: Sequence[SitePage]) -> Document:

@@ -36,6 +36,12 @@
     }
   }
 
+  // A commit leads to where the project shows it, if the page was told where that is.
+  function commitLink(hash, text) {
+    const address = S.doc.commit_url;
+    return address && /^[0-9a-f]{6,64}$/i.test(hash || "") ? el("a", { href: address.replaceAll("{commit}", hash), rel: "noreferrer" }, text) : text;
+  }
+
   function copy(text, label = "Copy") {
     const button = el("button", { type: "button", class: "small", "data-copy": text }, label);
     button.addEventListener("click", async () => {
@@ -141,5 +147,5 @@
     S.whenLeaving(() => themed.delete(redraw));
   }
 
-  Object.assign(S, { badge, measuredHow, copy, intervalBar, sparkline, logScale, breakable, quantity, dark, startTheme, onTheme, BROKEN, GLYPHS });
+  Object.assign(S, { badge, measuredHow, commitLink, copy, intervalBar, sparkline, logScale, breakable, quantity, dark, startTheme, onTheme, BROKEN, GLYPHS });
 })();

@@ -54,7 +54,7 @@
     return el("section", { class: "panel", "data-run": run.id }, el("h2", { class: "card-title" }, others ? "Newest run" : "Run"), facts([
       ["run", others ? [run.id, el("span", { class: "faint" }, `  and ${fmt.plural(others, "older one")}`)] : run.id],
       ["made", `${fmt.date(run.created)}${run.sealed ? "" : " · unfinished"}`],
-      ["commit", el("span", { title: run.commit || null }, fmt.commit(run.commit, run.dirty))],
+      ["commit", el("span", { title: run.commit || null }, S.commitLink(run.commit, fmt.commit(run.commit, run.dirty)))],
       ["experiment", run.experiment],
       ["versions", versions(run.environment)],
       ["absent", left],

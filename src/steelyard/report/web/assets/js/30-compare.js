@@ -34,10 +34,18 @@
 
   const common = (delta, label) => ({ case: delta.case, label, ratio: delta.ratio, verdict: delta.verdict, text: delta.effect });
 
+  // The words that all labels end with, which a narrow screen leaves out; the first word of each is left.
+  function tail(names) {
+    const ends = names.map((name) => name.split(" "));
+    let count = 0;
+    while (names.length > 1 && ends.every((words) => words.length > count + 1) && new Set(ends.map((words) => words.at(-count - 1))).size === 1) count += 1;
+    return count ? ends[0].slice(-count).map((word) => ` ${word}`).join("") : "";
+  }
+
   function forestRows(deltas) {
-    const names = labels(deltas);
+    const names = labels(deltas), end = tail(names);
     return deltas.map((delta, at) => ({
-      ...common(delta, names[at]), low: delta.low, high: delta.high, margin_low: 1 / (1 + delta.margin), margin_high: 1 + delta.margin,
+      ...common(delta, names[at]), tail: end, low: delta.low, high: delta.high, margin_low: 1 / (1 + delta.margin), margin_high: 1 + delta.margin,
       before: sideText(delta.before, delta.metric), after: sideText(delta.after, delta.metric),
     }));
   }

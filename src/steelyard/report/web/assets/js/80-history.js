@@ -80,12 +80,17 @@
     return el("span", { class: "case-id" }, workload ? [el("b", {}, workload), params ? el("span", { class: "faint" }, ` ${params.slice(1, -1).replaceAll(",", " ")} `) : " ", stack] : id);
   }
 
-  // Where the page has the case, its label says what differs from the other cases; the front page of a site has only ids.
+  const labelOf = (() => {
+    let known = null;
+    return (id) => (known ||= new Map(all().map((series) => [series.case, series.label]))).get(id);
+  })();
+
+  // Where the page has the case, its label says what differs from the other cases; on the front page of a site, from the other series.
   function shortName(id) {
-    const item = S.caseById(id);
-    if (!item?.label) return caseName(id);
-    const known = item.label.startsWith(`${item.workload} `);
-    return el("span", { class: "case-id", title: id }, known ? [el("span", { class: "workload" }, S.breakable(item.workload)), S.breakable(item.label.slice(item.workload.length))] : S.breakable(item.label));
+    const label = S.caseById(id)?.label || labelOf(id), workload = workloadOf(id);
+    if (!label) return caseName(id);
+    const known = label.startsWith(`${workload} `);
+    return el("span", { class: "case-id", title: id }, known ? [el("span", { class: "workload" }, S.breakable(workload)), S.breakable(label.slice(workload.length))] : S.breakable(label));
   }
 
   const runOf = (() => {
@@ -123,7 +128,7 @@
     const range = commitRange(change);
     if (!range) return el("span", { class: "faint" }, "no commits known");
     const two = range.includes("..");
-    return el("span", { class: "commits" }, el("code", { title: two ? `${change.last}..${change.first}` : null }, range), change.dirty ? " + edits" : "", " ", two ? S.copy(`git log ${change.last}..${change.first}`, "Copy git log") : "");
+    return el("span", { class: "commits" }, el("code", { title: two ? `${change.last}..${change.first}` : null }, two ? [S.commitLink(change.last, short(change.last)), "..", S.commitLink(change.first, short(change.first))] : S.commitLink(change.first || change.last, range)), change.dirty ? " + edits" : "", " ", two ? S.copy(`git log ${change.last}..${change.first}`, "Copy git log") : "");
   }
 
   // ---- what the window holds

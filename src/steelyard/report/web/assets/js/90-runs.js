@@ -32,7 +32,7 @@
       { key: "id", title: "Run", head: true, class: "nowrap", cell: place },
       { key: "bad", title: "Outcome", first: "desc", class: "verdict-cell", value: bad, cell: (run) => [counts(run), notes(run)] },
       { key: "experiment", title: "Experiment" },
-      { key: "commit", title: "Commit", class: "nowrap", value: (run) => run.commit, cell: (run) => (run.commit ? el("code", { title: run.commit }, fmt.commit(run.commit, run.dirty)) : "") },
+      { key: "commit", title: "Commit", class: "nowrap", value: (run) => run.commit, cell: (run) => (run.commit ? el("code", { title: run.commit }, S.commitLink(run.commit, fmt.commit(run.commit, run.dirty))) : "") },
       several(machine) && { key: "machine", title: "Machine", value: machine },
       { key: "cases", title: "Cases", numeric: true, first: "desc", value: total },
       doc.runs.some((run) => run.conditions?.length) && { key: "conditions", title: "Conditions", sort: false, value: (run) => (run.conditions || []).join(", ") },
