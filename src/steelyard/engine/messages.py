@@ -300,7 +300,7 @@ class ArmFailed:
 
 @dataclass(frozen=True)
 class PartnerLost:
-    """The other arm's process is gone; it knows why, this one does not."""
+    """The other arm's process has ended; the reason is known only there."""
 
     reason: str
 
@@ -402,7 +402,7 @@ def _read(value: Any, annotation: str, stored: Stored | None) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """What JSON holds, for the things it does not know."""
+    """JSON forms of types that JSON lacks."""
     if isinstance(value, Case):
         return {**value.plain(), "id": value.id}
     if isinstance(value, (bytes, memoryview)):

@@ -1,4 +1,4 @@
-"""Which files of the user's own a worker has loaded, by hash: two halves of a run must be of the same code, also where git does not tell.
+"""Which files of the user's own a worker has loaded, by hash: both parts of a resumed run must use the same code, also outside git.
 
 The worker tells what it imported; the conductor keeps each file once, in the header or with the record that first loaded it.
 """

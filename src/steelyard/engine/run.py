@@ -40,7 +40,7 @@ LETTERS = string.ascii_lowercase + "_"
 
 
 class RunWatch(Protocol):
-    """Who looks on: progress on a terminal, lines in a log, nobody."""
+    """The interface for progress: on a terminal, as lines in a log, or none."""
 
     def started(self, case_id: str) -> None: ...
     def phase(self, name: str, fraction: float | None) -> None: ...
@@ -99,9 +99,7 @@ def supervise(
     told = sources.told(plan.sources, writer.done.values())
     with monitored(todo, plan.settings) as monitor:
         for jobs in [[job] for job in todo] if sink.yielding else [todo]:
-            with locks.hold(
-                places_of(jobs or plan.jobs), owner, lambda who: watch.waiting(f"waiting for the machine, which is measured on by {who}")
-            ):
+            with locks.hold(places_of(jobs or plan.jobs), owner, lambda who: watch.waiting(f"waiting for the machine, in use by {who}")):
                 monitor.begin()
                 sink.opened(writer.path)
                 try:

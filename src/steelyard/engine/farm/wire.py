@@ -126,7 +126,7 @@ class Offer:
 
 @dataclass(frozen=True)
 class Withdrawal:
-    """An attempt that counts no more: what is begun of it is stopped, and its answers are forgotten."""
+    """An attempt that no longer counts: what is begun of it is stopped, and its answers are forgotten."""
 
     mark: AttemptMark
 

@@ -92,7 +92,7 @@ def _elsewhere(before: Before, groups: Mapping[str, Sequence[str]]) -> list[str]
     told_of = []
     for id, cases in list(groups.items())[1:]:
         shown = f"{len(cases)} cases are" if len(cases) > 1 else f"{cases[0]} is"
-        told_of.append(f"{shown} held against the night of {name_of(before.runs[id])}, the last good one there")
+        told_of.append(f"{shown} compared with the night of {name_of(before.runs[id])}, the last good one for them")
     return told_of
 
 
@@ -167,7 +167,7 @@ def carried(judgement: Judgement, before: Before, run: Run, deltas: Sequence[Del
         if is_mended(pending, tonight) or same_code(before.runs.get(pending.base), run, case, tonight.records):
             continue
         seen = next((finding for finding in known if finding.case == case and finding.ratio is not None), None)
-        words = f"{_since(pending, before)}, and tonight does not show that it is mended"
+        words = f"{_since(pending, before)}, and this night does not show that it is fixed"
         extra.append(replace(seen or _of_then(pending, policy), kind="regression", counts=True, reason=words))
     places = {(finding.case, finding.metric) for finding in extra}
     rest = [finding for finding in known if finding.ratio is None or (finding.case, finding.metric) not in places]

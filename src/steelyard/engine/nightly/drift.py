@@ -45,9 +45,9 @@ class Drift:
 
     @property
     def words(self) -> str:
-        """Since when, and why no single night said so."""
+        """Since when, and why no single night showed it."""
         since = f"since the night of {self.anchor.header.created[:10]} ({self.anchor.id})"
-        found = f"drift over {self.nights} nights {since}, in steps too small to be seen one by one"
+        found = f"drift over {self.nights} nights {since}, in steps too small to be detected one by one"
         return found if self.delta.paired else f"{found}; unpaired, not confirmed"
 
 

@@ -84,9 +84,9 @@ class Court:
     calm: dict[int, float] = field(default_factory=dict)
     """What a call of the reference took in each of its stands before any candidate came."""
     until: float | None = None
-    """When the time of the candidate that is heard is over."""
+    """The deadline of the current candidate."""
     heard: Partner | None = None
-    """The candidate that is heard: it stands still while inputs are drawn and answers are looked at."""
+    """The current candidate: it is stopped while inputs are drawn and answers are checked."""
 
     @classmethod
     @contextlib.contextmanager
@@ -241,7 +241,7 @@ class Court:
         return list(found["slots"])
 
     def still(self) -> contextlib.AbstractContextManager[None]:
-        """The candidate that is heard stands still: what it did meanwhile would be on no clock."""
+        """Stop the current candidate: work it did meanwhile would not be timed."""
         return contextlib.nullcontext() if self.heard is None else self.heard.standing_still()
 
     def hold(self, slots: Sequence[Mapping[str, Any]], numbers: Sequence[int], place: int) -> None:
@@ -251,7 +251,7 @@ class Court:
             raise Sabotaged("the inputs that the reference gets were written over while this candidate was heard")
 
     def verify(self, partner: Partner, items: Sequence[Mapping[str, Any]], wide: str = "") -> list[Mapping[str, Any]]:
-        """What the examiner says of answers that a stand has shown."""
+        """The examiner's findings on answers that a stand has shown."""
         assert isinstance(partner, Stander)
         with self.still():
             self.untouched()
@@ -311,7 +311,7 @@ class Stander(Partner):
 
 
 def sweep(root: Path | None) -> None:
-    """Take away folders of judges that were killed: nobody else will."""
+    """Remove folders left by judges that were killed."""
     for folder in Path(root or tempfile.gettempdir()).glob(f"{PREFIX}*"):
         pid = folder.name.removeprefix(PREFIX).partition("-")[0]
         if pid.isdigit() and not Path(f"/proc/{pid}").exists():

@@ -35,7 +35,7 @@ class Ended(Exception):
 
 
 class Sabotaged(Exception):
-    """A process of the judge's own was stopped, ended or changed while a candidate was heard."""
+    """A process of the judge's own was stopped, ended or changed while a candidate was judged."""
 
 
 class Forged(Exception):
@@ -71,7 +71,7 @@ class Partner:
         answer, seconds = self.talk.step(Step({"do": do, "token": token, **words}), self.patience)
         found = _sound(answer, self.talk.subject)
         if found.get("token") != token:
-            raise Forged(f"an answer to '{do}' came that was not asked for")
+            raise Forged(f"an answer to '{do}' came without a request")
         if not sound_answer(do, words, found):
             raise Forged(f"an answer to '{do}' came that no harness gives")
         return found, seconds
@@ -201,13 +201,13 @@ def _sound(answer: Any, subject: str) -> Mapping[str, Any]:
     if isinstance(answer, Lost):
         raise Ended(answer.status, answer.reason, answer.stderr, subject, lost=True)
     if isinstance(answer, Done) or not isinstance(answer, Stepped):
-        raise Ended("failed", "the process ended its job before it was told to", subject=subject)
+        raise Ended("failed", "the process ended its job before it was asked to", subject=subject)
     words = answer.words
     if not isinstance(words, Mapping):
         raise Forged(f"{subject} sent an answer that no harness gives")
     if "status" in words:
         status: Status | None = next((each for each in ENDS if each == words["status"]), None)
         if status is None:
-            raise Forged(f"{subject} said itself how it is to be judged")
+            raise Forged(f"{subject} tried to set its own ruling")
         raise Ended(status, str(words.get("reason", "")), str(words.get("traceback", "")), subject)
     return words

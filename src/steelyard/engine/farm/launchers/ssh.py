@@ -116,7 +116,7 @@ class SshSession:
             self.process.stdin.write(data)
             self.process.stdin.flush()
         except (OSError, ValueError):
-            raise HostEnded("it ended without a word") from None
+            raise HostEnded("it ended without any output") from None
 
     def hang_up(self) -> None:
         """End our side of the talk; what runs there ends with it."""
@@ -212,7 +212,7 @@ class SshLauncher:
         return min(self.profile.hosts, key=lambda host: (used[host] - self.profile.hosts.count(host) >= 0, self.failures[host], used[host]))
 
     def _serve(self, station: SshStation, invitation: Invitation) -> None:
-        """A station from its ssh to its end."""
+        """Run a station from its ssh to its end."""
         if failed := self.failures[station.host]:
             station.reason = f"tried again after {failed} failures"
             self.ending.wait(min(LONGEST_WAIT, 2.0**failed))
@@ -279,7 +279,7 @@ class SshLauncher:
 
 
 def hosts(value: Any) -> tuple[str, ...]:
-    """Hosts as ssh knows them; nothing that ssh could take for an option."""
+    """Hosts as ssh knows them; words that ssh could read as options are refused."""
     found = profiles.texts(value)
     for host in found:
         expect(bool(_HOST.fullmatch(host)), "a host such as box1 or me@box1", host)
