@@ -1,4 +1,4 @@
-"""Marks around measured calls, by which a tool outside of the process finds them, and what it says finds its case."""
+"""Marks around measured calls, by which an external profiler finds them, and by which its output is assigned to cases."""
 
 from __future__ import annotations
 
