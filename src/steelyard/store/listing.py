@@ -18,7 +18,7 @@ _TAIL = 65536
 
 
 def newest_first(infos: Iterable[RunInfo]) -> list[RunInfo]:
-    """Newest first, and those dated in the future last, or a wrong clock would name the latest for ever."""
+    """Newest first, and those dated in the future last, since a wrong clock would otherwise keep its run the latest."""
     return sorted(infos, key=lambda info: (not ahead(info.created), moment(info.created), info.path.name), reverse=True)
 
 
