@@ -17,7 +17,7 @@ from steelyard.store.rowfile import SharedRowFile
 
 SKIP = "SKIP"
 UNVERIFIED = (None, "VERIFIER_SKIPPED", "SKIP_VERIFICATION")
-"""What versions of the original write where nobody asked for verification."""
+"""What versions of the original write if no verification was requested."""
 
 
 class Ledger:
@@ -35,7 +35,7 @@ class Ledger:
             warn(f"{path.name}: {text}")
 
     def mark(self, model: Model, experiment: RunnerPoint) -> str:
-        """What tells a config from others."""
+        """The key of a config."""
         told = self.policy.for_model(str(model["model_name"]), experiment["test"], None)
         return matrix.fingerprint(self.options.suite_name, model, experiment, self.options, told)
 

@@ -119,7 +119,7 @@ class TensorSource:
         return torch.randint(low, max(low, high) + 1, tuple(shape), generator=generator, dtype=torch.int64).to(dtype)
 
     def _recorded(self, item: Given, count: int) -> Any:
-        """Integers that were saved beside the trace; a file of another size is none of them."""
+        """Integers that were saved beside the trace; a file of another size is ignored."""
         if self.resources is None:
             return None
         path = self.resources / f"nid_{item.node}_tid_{item.place}.dat"
