@@ -345,7 +345,7 @@ def backend_of(package: str) -> About | None:
 
 
 def backend_module(name: str) -> str:
-    """Where a backend is defined; empty for one that nobody has."""
+    """Where a backend is defined; empty for an unknown one."""
     if name in backend_names():
         return f"steelyard.backends.{name}"
     point = entry_points("backends").get(name)

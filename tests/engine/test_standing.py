@@ -20,7 +20,7 @@ from steelyard.engine.nightly.assess import Assessment, Terms, assess
 from steelyard.engine.nightly.drift import findings_of, withheld_by
 from steelyard.engine.nightly.lines import EVERY, Acceptance, Night, Withheld, night_of
 from steelyard.engine.nightly.night import went_before
-from steelyard.engine.nightly.standing import Base, Tonight, base_of, bases, good_nights, is_mended, withhold
+from steelyard.engine.nightly.standing import Base, Tonight, base_of, bases, good_nights, is_fixed, withhold
 from steelyard.errors import FAILED, INCONCLUSIVE, PASS, REGRESSION
 from steelyard.model.pair import Delta, Pair, judge
 from steelyard.model.record import Record
@@ -128,10 +128,10 @@ def test_runs_made_apart_take_back_what_looked_slower_and_no_regression(why: Any
     pending, item = Withheld(CASE, why, "n0", "n1", 1.04, 1.03, 1.05, metric=metric), replace(delta(answer), metric=metric)
     for paired in (False, True):
         tonight = Tonight("n2", [replace(item, paired=paired)], trusted=lambda case: trusted)
-        assert is_mended(pending, tonight) is (
+        assert is_fixed(pending, tonight) is (
             item.verdict in ("same", "faster") and (paired or trusted or why == "slower" or metric == "memory")
         )
-    assert not is_mended(pending, Tonight("n2", [replace(item, metric="energy")], trusted=lambda case: True))
+    assert not is_fixed(pending, Tonight("n2", [replace(item, metric="energy")], trusted=lambda case: True))
 
 
 @given(st.sampled_from([*VERDICTS]), st.sampled_from(["regression", "not confirmed", "slower", "same", "unclear", "improvement"]))

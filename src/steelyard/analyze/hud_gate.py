@@ -126,7 +126,7 @@ def _values(finding: Judged) -> tuple[float | None, float | None]:
 
 
 def _has_zero(finding: Judged) -> bool:
-    """Whether there are two values and no ratio, since one is 0 or less; HUD has a label for them all the same."""
+    """Whether there are two values and no ratio, since one is 0 or less; HUD still has a label for them."""
     return finding.ratio is None and finding.reason.endswith(UNPOSITIVE) and None not in _values(finding)
 
 

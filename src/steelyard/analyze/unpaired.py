@@ -89,7 +89,7 @@ def answer(
             suite = apart(ratios, question.margin, common=known.common, alternating=alternate, alpha=question.alpha)
     edited = sum(len(_sources(sides[0][id], sides[1][id])) > 1 for id in logs)
     if edited:
-        told.append(f"the source of {edited} workload{'s' if edited > 1 else ''} was edited in between; compared all the same, as asked")
+        told.append(f"the source of {edited} workload{'s' if edited > 1 else ''} was edited in between; compared anyway, as requested")
     return Answer({id: deltas[id] for id in sides[0] if id in deltas}, figures, told, suite)
 
 
@@ -106,7 +106,7 @@ def _obstacle(
     if len(keys[0] | keys[1]) > 1:
         return "incomparable", f"measured on different machines: base on {_listed(keys[0])}, head on {_listed(keys[1])}"
     if len(_sources(base, head)) > 1 and not question.allow_edited:
-        return "incomparable", "the workload's source was edited; --allow-edited compares it all the same"
+        return "incomparable", "the workload's source was edited; --allow-edited compares it anyway"
     return _lacking(question.metric, base, head)
 
 

@@ -273,7 +273,7 @@ def _captures(api: Any, task: Task) -> bool:
 def capture(api: Any, work: Callable[[], Any], warmth: int = 2, side: Any = None) -> Any:
     """A graph of the work, after the side-stream warm-up that capturing needs the first time.
 
-    Whoever captures often gives one stream for all: libraries keep a workspace for every stream they ever saw.
+    For repeated captures give one stream for all: libraries keep a workspace for every stream they ever saw.
     """
     if missing := [name for name in GRAPH_PARTS if not hasattr(api, name)]:
         raise Unsupported("this device has no graphs to capture work in", why=f"its torch module has no {', '.join(missing)}")

@@ -127,7 +127,7 @@ class TensorFlow(Backend):
         return NAMES.get(value.dtype, value.dtype.name), host if host.dtype.kind in "biufc" else host.astype(np.float32)
 
     def outputs(self, value: Any, path: str = "out") -> list[Leaf]:
-        """Whoever looks at an answer times nothing now, so this is where to tidy up."""
+        """Nothing is timed while an answer is read, so files are removed here."""
         remove_sources()
         return super().outputs(value, path)
 

@@ -118,7 +118,7 @@ def upgrade(data: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def record_schema() -> dict[str, Any]:
-    """The published JSON Schema of a Record and of a Pair, for whoever reads the files without Steelyard."""
+    """The published JSON Schema of a Record and of a Pair, for reading the files without Steelyard."""
     kinds, parts = msgspec.json.schema_components([Record, Pair], ref_template="#/$defs/{name}")
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",

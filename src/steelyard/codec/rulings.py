@@ -54,7 +54,7 @@ def _with_nan(whole: dict[str, Any]) -> dict[str, Any]:
 
 
 def ruling_schema() -> dict[str, Any]:
-    """The published JSON Schema of a ruling, for whoever reads the lines without Steelyard."""
+    """The published JSON Schema of a ruling, for reading the lines without Steelyard."""
     _, parts = msgspec.json.schema_components([Ruling], ref_template="#/$defs/{name}")
     ruling, delta = parts["Ruling"], parts["Delta"]
     delta["properties"] = {RATIO if key == "ratio" else key: value for key, value in delta["properties"].items()}

@@ -1,6 +1,6 @@
 """Consent: what a stored run says is executed only if this user wrote that run, or names it.
 
-A run file can come from anybody, and holds programs, users' files, environment variables and commits. A run with a proof is
+A run file can come from anywhere, and holds programs, users' files, environment variables and commits. A run with a proof is
 one's own; every other needs the user's consent, and what it would execute is shown first.
 """
 

@@ -117,7 +117,7 @@ class Conversation:
             yield from (answer for _, answer in listen([self]))
 
     def struck(self) -> str:
-        """Why a case that ended well is out of memory all the same: the kernel killed a process that it had started. Returned once."""
+        """Why a case that ended well is out of memory nevertheless: the kernel killed a process that it had started. Returned once."""
         kills = self.limit.kills() if self.limit else 0
         before, self._kills = self._kills, max(kills, self._kills)
         return self._too_much() if kills > before else ""

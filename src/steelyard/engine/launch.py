@@ -173,7 +173,7 @@ class Worker:
         self.send(encode(Quit()))
 
     def see_off(self) -> None:
-        """Wait until a worker that was told to go has gone; it gets no second chance."""
+        """Wait until a worker that was asked to end has ended; it is killed if it is late."""
         if not self.ends_soon():
             end_tree(self.pid, itself=True)
         self.wait()

@@ -197,7 +197,7 @@ def _take_bouts(pool: Pool, match: Match, tell: Tell) -> None:
 
 
 def _turns(match: Match, folder: Path) -> Turns:
-    """What both arms of the next pair are told; the first finds out what fits the budget, and the others do as it did."""
+    """The plan for both arms of the next pair; the first finds out what fits the budget, and the others do as it did."""
     number, rng = len(match.bouts), match.rng
     pipes = folder / str(number)
     pipes.mkdir()

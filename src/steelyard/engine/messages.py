@@ -44,7 +44,7 @@ class Describe:
 class Check:
     """Say of each case whether its shapes fit, without running it: a Fit each, or `brief`, for those that cannot run alone.
 
-    Then another is told now and then all the same, as a sign of life.
+    Then another is still sent now and then, as a sign of life.
     """
 
     sources: Sources

@@ -26,7 +26,7 @@ INSTALLED = ("site-packages", "dist-packages")
 
 
 def user_modules() -> dict[str, str]:
-    """The user's modules that this process has imported so far: files in the working folder or where Python was told to look,
+    """The user's modules that this process has imported so far: files in the working folder or on Python's configured paths,
     and not of Python, of an installed package or of ours."""
     return dict(_imported(os.getcwd(), tuple(sys.path), len(sys.modules)))  # noqa: PTH109 - asked for every record, and a Path costs more
 

@@ -54,7 +54,7 @@ def change_of(be: Any, array: Any, path: str, seed: int) -> Callable[[Any], Any]
 def pace(be: Any, task: Task, path: str, seed: int) -> Pace | None:
     """Time calls with new values in one input, each followed by one with the same; None where they cannot be had.
 
-    Writing new values empties caches and gives memory back to the system, which the next call pays for, whoever made it. So the
+    Writing new values empties caches and gives memory back to the system, which slows the next call, whichever it is. So the
     same values are written to a copy before the second call: both come after the same work.
     """
     array, new, seen = inputs(task).get(path), math.inf, math.inf

@@ -28,7 +28,7 @@ class Sink:
 
     `paused` asks that nothing is measured between two cases, when `take` may use the device itself; `whole` that one worker gets
     all cases at once, as for a trace of the whole run; `yielding` that others may have the machine between two cases; `replayed` that
-    it is told first what a continued run of the store holds.
+    it first gets what a continued run of the store holds.
     """
 
     paused = False
@@ -102,7 +102,7 @@ class RepeatedLines:
         self._before, self._place = [*self._told], 0
 
     def new(self, line: Any) -> bool:
-        """Whether a line is to be told."""
+        """Whether a line is new."""
         if line in self._before[self._place :]:
             self._place = self._before.index(line, self._place) + 1
             return False

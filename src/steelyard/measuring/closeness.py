@@ -31,7 +31,7 @@ UNITS = {"fp64": 2.0**-53, "fp32": 2.0**-24, "tf32": 2.0**-11, "fp16": 2.0**-11,
 OWN = 16.0
 SLIGHT = 0.1
 SAMPLED = 1 << 14
-"""Elements from which it is told below what size nine in ten stay."""
+"""The number of elements from which the size that nine in ten stay below is estimated."""
 AT_ONCE = 1 << 22
 """Elements that are looked at together, so that a check needs little memory beside the arrays themselves."""
 

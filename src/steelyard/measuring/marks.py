@@ -14,7 +14,7 @@ PARTS = ("forward", "backward", "forward_backward")
 def measured(ranges: str) -> str:
     """The NVTX range of every profiled call; `ranges` is the first word of all labels.
 
-    It is a process range (start/end), which ncu is told by a name with no `/` after it: autograd launches kernels from threads of its
+    It is a process range (start/end), which ncu selects by a name with no `/` after it: autograd launches kernels from threads of its
     own, where ranges of the calling thread (push/pop) do not reach. The name has none of the characters that ncu's filters give a
     meaning to.
     """

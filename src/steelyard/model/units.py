@@ -21,7 +21,7 @@ for _place, _letter in enumerate("KMGT", 1):
     _BYTE_SIZES |= {_letter: 2 ** (10 * _place), f"{_letter}IB": 2 ** (10 * _place), f"{_letter}B": 10 ** (3 * _place)}
 WIDE, LOPSIDED = 0.25, 3.0
 COUNTED = ("tok/s",)
-"""Units that nobody writes with a prefix."""
+"""Units that are written without a prefix."""
 _SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 _QUANTITY = re.compile(r"\s*([0-9]*\.?[0-9]+(?:[eE][+-]?[0-9]+)?)\s*([A-Za-zµ%]*)\s*")
 

@@ -56,7 +56,7 @@ def info_of(folder: Path) -> RunInfo:
 
 
 def _unsealed(folder: Path, header: Header) -> Run:
-    """A run without a seal, read for its counts; one that is too large has none, and can be listed all the same."""
+    """A run without a seal, read for its counts; one that is too large has none, and can still be listed."""
     try:
         return read_run(folder)
     except TooLarge as error:

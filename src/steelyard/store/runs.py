@@ -391,7 +391,7 @@ class Store:
         return writer
 
     def resume(self, fingerprint: str | None = None, ref: str | None = None) -> RunWriter | None:
-        """Go on with an unsealed run: the one named, or the newest with this fingerprint that nobody is writing."""
+        """Go on with an unsealed run: the one named, or the newest with this fingerprint that no process is writing."""
         if ref is not None:
             from steelyard.store.refs import locate
 

@@ -256,7 +256,7 @@ class SharedStore(Store):
             expected = seal.files[path]
             if (len(content), hashlib.sha256(content).hexdigest()) != (expected.bytes, expected.sha256):
                 why = "its content has another hash than its seal says"
-                raise StoreError(f"{self.url}/runs/{name}/{path} is damaged or was changed", why=why, do="ask whoever can write there")
+                raise StoreError(f"{self.url}/runs/{name}/{path} is damaged or was changed", why=why, do="ask those who can write there")
             folder = self._folder(name)
             try:
                 if path == "run.jsonl":

@@ -148,7 +148,7 @@ def _read_through(path: Path) -> None:
 def read_trace(path: Path, step: int | None = None, subgraph: str = "") -> Trace:
     """One step of a trace: the first, the one at a position among its steps, or all of a trace without steps; or a part of that.
 
-    What follows the step is read only where the file does not end as it should: a trace that is cut off is refused all the same.
+    What follows the step is read only where the file does not end as it should: a trace that is cut off is still refused.
     """
     with open_trace(path) as reader:
         first: Trace | None = None

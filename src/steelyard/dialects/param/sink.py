@@ -64,7 +64,7 @@ class Writing(Sink):
         self.whole = self.options.profile or self.options.et
 
     def opened(self, run: Path) -> None:
-        """Whoever measured before us may have written to the file that is continued."""
+        """An earlier run may have written to the continued file in the meantime."""
         if self.place and self.options.append and self.place.file.exists():
             self.recorded = lines.read(self.place.file)
 

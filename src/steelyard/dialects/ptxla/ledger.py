@@ -94,7 +94,7 @@ def fingerprint_of(row: Row, options: RunnerOptions) -> str:
 
 
 def original_fingerprint(suite: str, model: Model, experiment: RunnerPoint, options: RunnerOptions) -> str:
-    """How a row of the original tool for this config would be told."""
+    """The key that a row of the original tool for this config would have."""
     return _original(
         suite, str(model["model_name"]), experiment, options.repeat, options.iterations_per_run, options.batch_size, options.verify
     )

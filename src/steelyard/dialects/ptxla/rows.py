@@ -135,7 +135,7 @@ def read(path: Path, tally: RowTally) -> Iterator[Row]:
 
 
 def parse(found: Iterable[bytes], name: str, tally: RowTally) -> Iterator[Row]:
-    """The rows of lines that end in a line feed; `name` is what they are told to stand in."""
+    """The rows of lines that end in a line feed; `name` is that of their file in messages."""
     import msgspec
 
     decode = msgspec.json.Decoder().decode

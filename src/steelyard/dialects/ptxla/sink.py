@@ -402,7 +402,7 @@ def stack_name(experiment: Mapping[str, Any]) -> str:
 
 
 def device_name(experiment: RunnerPoint, record: Record | None) -> str | None:
-    """The device's own name; one of several GPUs is told with the others, as the original does."""
+    """The device's own name; for one of several GPUs the names of all, as in the original."""
     if experiment["accelerator"] == "cpu":
         return cpu.model(cpu.cpuinfo(Path("/")))
     if experiment["accelerator"] == "cuda":

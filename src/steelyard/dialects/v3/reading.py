@@ -39,7 +39,7 @@ class RecordsFile:
         return [*told, *([f"… and {more} more records were skipped"] if more > 0 else [])]
 
     def refuse(self) -> None:
-        """Raise what would only be told otherwise."""
+        """Raise mistakes instead of only reporting them."""
         if len(self.trouble) == 1:
             raise self.trouble[0]
         if self.trouble:

@@ -1,7 +1,7 @@
 """Files of the database as runs, for compare, gate, show and report.
 
 Records that `steelyard export` wrote are the cases they were, with direction, interval, count and status. Those of other writers
-have values and names alone: a case is told by what a dashboard groups by, and direction by the name of the metric.
+have values and names alone: a case is identified by what a dashboard groups by, and direction by the name of the metric.
 """
 
 from __future__ import annotations

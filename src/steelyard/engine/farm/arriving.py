@@ -131,7 +131,7 @@ def folder() -> Path:
 
 
 def forget(home: Path) -> None:
-    """Remove code that nobody has used for weeks."""
+    """Remove code that was not used for weeks."""
     for path in home.iterdir():
         with contextlib.suppress(OSError):
             if path.is_dir() and time.time() - path.stat().st_mtime > UNUSED:
@@ -206,7 +206,7 @@ def create(home: Path, given: dict[str, str], stack: str, name: str) -> str:
 
 
 def keep(command: list[str], given: dict[str, str], seconds: float, ticket: bytes | None) -> int:
-    """Run the station, adopt whatever it leaves behind, and end all of it when it ends, our input does or we are told to."""
+    """Run the station, adopt whatever it leaves behind, and end all of it when it ends, our input ends, or a signal asks for it."""
     ctypes.CDLL(None).prctl(SUBREAPER, 1, 0, 0, 0)
     ends, told = os.pipe()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):

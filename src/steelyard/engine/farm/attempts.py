@@ -56,7 +56,7 @@ class AttemptLedger:
     def begin(self, number: int, station: str) -> AttemptMark:
         """The next attempt at a group, by a station."""
         state = self.states[number]
-        assert not state.over and not state.holder, f"group {number} is with {state.holder or 'nobody, and over'}"
+        assert not state.over and not state.holder, f"group {number} is with {state.holder or 'no station, and over'}"
         state.attempt, state.received, state.begun = state.attempt + 1, 0, False
         state.holder = state.last_holder = station
         self.held.setdefault(station, []).append(number)

@@ -63,7 +63,7 @@ class Cargo:
     stacks: Sequence[str] = ()
 
     def offer(self, home: str = "") -> dict[str, Any]:
-        """What the far side is told, to choose from."""
+        """The offer to the far side, to choose from."""
         packages = {name: {"digest": parcel.digest, "fits": parcel.fits} for name, parcel in self.packages.items()}
         told = {"code": self.code.digest, "packages": packages, "command": list(self.command), "variables": dict(self.variables)}
         return {**told, "stacks": list(self.stacks), "home": home}

@@ -42,7 +42,7 @@ class JournalEvent:
 
 
 class Journal:
-    """The open journal of a run; nobody else writes it, since the run itself is locked."""
+    """The open journal of a run; only this process writes it, since the run is locked."""
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / FILE

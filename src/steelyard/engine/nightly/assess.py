@@ -61,7 +61,7 @@ class Assessment:
 
     @property
     def faster(self) -> list[str]:
-        """The cases that are faster than their base, from which slow drift is told from now on."""
+        """The cases that are faster than their base, from which slow drift is measured from now on."""
         deltas = self.comparison.deltas if self.comparison else []
         return list(dict.fromkeys(delta.head for delta in deltas if delta.metric == "time" and delta.verdict == "faster"))
 

@@ -22,7 +22,7 @@ from steelyard.engine.place import Place
 from steelyard.engine.process import end_orphans, keep_orphans
 from steelyard.engine.referee.options import JudgeOptions
 from steelyard.engine.referee.parcel import ALIGNMENT, SharedMemory
-from steelyard.engine.referee.partner import Ended, Partner, Sabotaged, mended, settings
+from steelyard.engine.referee.partner import Ended, Partner, Sabotaged, restored, settings
 from steelyard.engine.referee.sound import sound_facts
 from steelyard.errors import UsageError
 from steelyard.files import read_text
@@ -132,7 +132,7 @@ class Court:
 
     def untouched(self) -> None:
         """Raise what a candidate did to the judge's own processes, if anything."""
-        if self.nursery is not None and (done := mended(self.nursery.process.pid, self.nursery_settings)):
+        if self.nursery is not None and (done := restored(self.nursery.process.pid, self.nursery_settings)):
             raise Sabotaged(f"{NURSERY} {done} while this candidate was heard")
         for partner in (self.examiner, *self.bases):
             if done := partner.touched():
@@ -245,7 +245,7 @@ class Court:
         return contextlib.nullcontext() if self.heard is None else self.heard.standing_still()
 
     def hold(self, slots: Sequence[Mapping[str, Any]], numbers: Sequence[int], place: int) -> None:
-        """Raise if the inputs of a call are not in shared memory as they were drawn: whoever maps them may also write there."""
+        """Raise if the inputs of a call are not in shared memory as they were drawn: a process that maps them can also write there."""
         found, _ = self.examiner.step("held", slot=slots[place], number=numbers[place])
         if not found["held"]:
             raise Sabotaged("the inputs that the reference gets were written over while this candidate was heard")

@@ -113,12 +113,12 @@ class Partner:
             os.sched_setaffinity(self.pid, cpus)
 
     def remember(self) -> None:
-        """Note its settings: whoever asks later whether they were changed compares with these."""
+        """Note its settings, to detect changes later."""
         self.settings = settings(self.pid)
 
     def touched(self) -> str:
-        """What somebody else did to it, if anything; it is put right again."""
-        return mended(self.pid, self.settings)
+        """What another process did to it, if anything; it is undone."""
+        return restored(self.pid, self.settings)
 
     def _below(self) -> list[int]:
         found = tree(self.pid)
@@ -128,7 +128,7 @@ class Partner:
         return found
 
     def left_running(self) -> list[int]:
-        """Processes that it has started and that still run, also where it is gone itself and they belong to nobody."""
+        """Processes that it has started and that still run, even if it has ended itself."""
         self._below()
         return [pid for pid, start in self.met.items() if start and _started(pid) == start]
 
@@ -163,8 +163,8 @@ def settings(pid: int) -> tuple[int, frozenset[int]] | None:
     return None
 
 
-def mended(pid: int, was: tuple[int, frozenset[int]] | None) -> str:
-    """What somebody else did to a process, if anything: it was stopped, or has another priority or other CPUs. It is put right again."""
+def restored(pid: int, was: tuple[int, frozenset[int]] | None) -> str:
+    """What another process did to a process, if anything: it was stopped, or has another priority or other CPUs. It is undone."""
     if was is None or (now := settings(pid)) is None:
         return ""
     if _stopped(pid):

@@ -29,7 +29,7 @@ WORTH = 8.0
 CUT = 0.15
 """A block whose process had less CPU time than that share short of its wall time was cut into."""
 OUTSIDE, LEAST_OUTSIDE = 0.25, 3e-4
-"""Work around the calls is told when it is this share of the calls' own time, and so many seconds a block at least."""
+"""Work around the calls is reported if it is this share of the calls' own time, and so many seconds a block at least."""
 CLAIMED = 0.25
 """A gain of this share of the reference's time must also be seen when calls come one by one; smaller ones may be lost in their noise."""
 ALIKE = 0.9

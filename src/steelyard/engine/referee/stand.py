@@ -128,7 +128,8 @@ class Stand:
     answer: Mapping[str, Any] | None = None
     """How an answer is described, for candidates that write theirs into given arrays."""
     given: bool = True
-    """Whether the function gets those arrays. The reference does not, but they are made for it all the same: both arms land alike."""
+    """Whether the function gets those arrays. The reference does not, but they are made for it too, so that both arms have the same memory
+    layout."""
     spare: list[Any] = field(default_factory=list)
     noises: dict[tuple[Any, ...], list[Any]] = field(default_factory=dict)
     changed: Callable[[], list[str]] = list

@@ -162,7 +162,7 @@ def compare(got: Leaves, eager: Leaves, wide: Leaves | None, limits: Limits) -> 
 
 
 def _surely_moved(place: str, got: Leaves, eager: Leaves, wide: Leaves | None) -> Any:
-    """Where a weight's gradient is told from rounding, or None for what is no weight.
+    """Where a weight's gradient is distinguishable from rounding; None for other arrays.
 
     Adam's step is as long for a gradient that is zero but for rounding as for any other. Eager's own distance from double precision
     says where that is so: a candidate's wrong gradient must not excuse itself.

@@ -28,7 +28,7 @@ def judge(answers: Answers, floor: float | None = None, inputs: int = 2) -> Veri
     """The worst of so many normal inputs, and of as many with the outliers that activations have; below the floor it is wrong.
 
     `sqnr` and the errors are of normal inputs, as formats are compared everywhere; `sqnr_outliers` is of the others. Without a floor
-    that of the variant holds. What pruning costs is told beside, and not judged: whoever prunes asked for it.
+    that of the variant holds. The loss from pruning is reported but not judged, since it is intended.
     """
     standard = answers.standard or Standard(FLOOR)
     least = standard.floor if floor is None else floor

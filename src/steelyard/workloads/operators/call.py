@@ -1,4 +1,4 @@
-"""One operator called with described arguments, as a workload and for whoever runs configurations in another way."""
+"""One operator called with described arguments, as a workload and for other ways to run configurations."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ class ReplayTask:
     tensors: tuple[Any, ...]
     device: str
     memory: bool = False
-    """Whether what each operator does to the memory is to be told."""
+    """Whether the memory use of each operator is reported."""
     kept: collections.deque[Ints] = field(default_factory=lambda: collections.deque(maxlen=KEPT))
 
     def __post_init__(self) -> None:

@@ -85,7 +85,7 @@ class Launcher(Protocol):
     def drop(self, name: str) -> None:
         """Stop what may be left of a station that was lost, at once and without waiting for it.
 
-        A process that hangs would keep the locks of its host, and whoever follows it there would wait for ever.
+        A process that hangs would keep the locks of its host, and the next run there would wait for ever.
         """
 
     def end(self) -> None:

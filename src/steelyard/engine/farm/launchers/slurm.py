@@ -2,7 +2,7 @@
 
 Code, orders and tickets lie in a folder that the nodes share and that only this user can read. Slurm is asked by a thread of its own;
 what it says is kept for `states`. A task that ends is not requeued: a fresh one takes its place, so recovery does not wait. One that
-Slurm requeues all the same, as where a profile asks for it, comes back as another station.
+Slurm requeues anyway, as a profile may request, comes back as another station.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ LOST = 255
 NO_PROGRAM = (126, 127)
 FAREWELL = 20.0
 PARTING = 2.0
-"""Seconds in which an ssh ends whose far side has ended; it would wait for as long as anybody holds the tunnel."""
+"""Seconds after which an ssh is ended whose far side has ended; it would wait while the tunnel is in use."""
 LONGEST_WAIT = 60.0
 _HOST = re.compile(r"[A-Za-z0-9_\[][A-Za-z0-9_.@:%\[\]-]*")
 _SAFE = re.compile(r"~?[A-Za-z0-9_./+-]+")
@@ -172,7 +172,7 @@ class SshLauncher:
         self.cargo: Cargo | None = None
 
     def check(self) -> None:
-        """Reach every host once: each that cannot run a station is told, before anything is started."""
+        """Reach every host once: hosts that cannot run a station are reported before anything is started."""
         hosts = list(dict.fromkeys(self.profile.hosts))
         with ThreadPoolExecutor(16) as pool:
             wrong = [error for error in pool.map(self._wrong, hosts) if error]
