@@ -29,6 +29,12 @@ ENGINES_OWN = FRAMEWORKS | {
     "steelyard.engine.launch",
 }  # fmt: skip
 BANNED_WORDS = ("Manager", "Handler", "Helper", "Utils")
+RIDDLES = re.compile(
+    r"\b(?:nobody|somebody|anybody|whoever|deserves?|mended|all the same|own sake|original's sake|knows? nothing"
+    r"|(?:is|are|was|were) told(?! apart))\b",
+    re.IGNORECASE,
+)
+"""Phrases of help, messages and docstrings that say less than a plain word (CONTRIBUTING.md, Words)."""
 
 every_file = pytest.mark.parametrize("path", FILES, ids=NAMES)
 
@@ -178,8 +184,15 @@ def test_a_class_name_has_one_meaning() -> None:
     assert {name: files for name, files in found.items() if len(files) > 1} == {}
 
 
+@every_file
+def test_words_are_plain(path: Path) -> None:
+    text = re.sub(r"[\s\"#]+", " ", path.read_text(encoding="utf-8"))
+    assert not (found := [text[max(0, hit.start() - 40) : hit.end() + 20] for hit in RIDDLES.finditer(text)]), found
+
+
 def test_the_rules_can_be_broken() -> None:
     """A rule that finds nothing anywhere proves nothing."""
+    assert [bool(RIDDLES.search(text)) for text in ("Nobody listens.", "The caller is told.", "Two arms are told apart.")] == [1, 1, 0]
     code = "import torch.nn\nif TYPE_CHECKING:\n    import jax\ntry:\n    import triton\nexcept ImportError:\n    pass\n"
     late = ast.parse(code + "def f():\n    import tensorflow\nclass C:\n    import iree")
     assert [name for name, _ in imports(at_import(late.body))] == ["torch", "triton", "iree"]

@@ -1,4 +1,4 @@
-"""Two functions weighed against each other in a script or a notebook: no store, no worker, an answer in seconds."""
+"""Compares two functions in a script or a notebook, without store or worker, in seconds."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 
 
 SAME_CODE = "the answers agree in every bit, at the same speed: both may be the same code"
-LEFT = "left changed by the functions, and put back: {}"
+LEFT = "changed by the functions, and restored: {}"
 
 
 @dataclass(frozen=True, repr=False)
 class Weighed(Delta):
-    """What `compare` found: a Delta with the pair it comes from, readable as text and in a notebook.
+    """The result of `compare`: a Delta with the pair it comes from, readable as text and in a notebook.
 
     `threads` are those of torch in this process, where it is loaded, and `other_load` how many CPUs other processes kept busy.
     `identical` says whether the first answers agree in every bit, which with the same speed may mean that both are the same code.
@@ -171,9 +171,10 @@ def compare(
 
 
 class DrawnInputs:
-    """What `setup` makes for each rebuild, once for all arms: what one draw costs more than another is no difference between functions.
+    """What `setup` makes for each rebuild, once for all arms: so that differences between draws do not count as differences between the
+    functions.
 
-    Every rebuild builds each arm once, in any order, so an arm's rebuild is known by how often it has asked.
+    Every rebuild builds each arm once, in any order, so an arm's rebuild is identified by its number of requests.
     """
 
     def __init__(self, setup: Callable[[], Any], arms: int) -> None:
@@ -181,7 +182,7 @@ class DrawnInputs:
         self.number, self.made = 0, None
 
     def of(self, arm: int) -> Any:
-        """The inputs of an arm's next rebuild, which the others get too: to be copied."""
+        """The inputs of an arm's next rebuild, the same for all arms; the caller copies them."""
         self.asked[arm] += 1
         if self.asked[arm] != self.number:
             self.number, self.made = self.asked[arm], self.setup()
@@ -196,7 +197,7 @@ def _nothing(*args: Any, **kwargs: Any) -> None:
 
 
 def backend_here(call: Callable[[], Any]) -> Backend:
-    """What this process works with, without importing anything for it: torch where it is in use, on its GPU if the call is."""
+    """The backend that this process uses, without importing anything: torch if it is in use, on its GPU if the call is."""
     name, options = "numpy", {}
     if (threads := torch_threads()) is not None:
         name, options = "torch", {"device": "cpu" if cuda_in_use(call) is None else "cuda", "threads": threads}
@@ -205,7 +206,7 @@ def backend_here(call: Callable[[], Any]) -> Backend:
 
 
 def _timer(be: Backend, tasks: list[Task]) -> Timer:
-    """The device's clock where every function gives it work, else the host's, which then waits for the device."""
+    """The device's clock if every function uses it, else the host's, which then waits for the device."""
     if be.device == "cpu":
         return be.timer()
     clocks = [clock_for(task) for task in tasks]

@@ -1,4 +1,4 @@
-"""Functions that other tools made customary, with their arguments and meaning, by our way of measuring."""
+"""Drop-in replacements for functions of other tools, with their arguments and meaning, measured our way."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def do_bench(
 
 
 def check_words(quantiles: Sequence[float] | None, return_mode: str) -> None:
-    """Refuse what cannot be answered before anything runs."""
+    """Check the arguments before anything runs."""
     if return_mode not in MODES:
         raise unknown("return_mode", return_mode, MODES)
     if quantiles is not None and not all(0 <= share <= 1 for share in quantiles):
@@ -74,7 +74,7 @@ def call_times(
     *,
     answered: bool = False,
 ) -> tuple[list[float], Any]:
-    """Milliseconds of each single call that `do_bench` makes of its figure; if it shall be `answered`, what one more like them returns."""
+    """Milliseconds of each single call that `do_bench` makes of its figure; with `answered`, also what one more call returns."""
     from steelyard.measuring.sample import quiet_collector
 
     task = Task(fn, prepare=_clearing(grad_to_none))
@@ -89,14 +89,14 @@ def call_times(
 
 
 def spend(take: Take, warmup: float, rep: float, now: Callable[[], float] = clocks.perf_counter) -> list[float]:
-    """As many calls as fill the asked seconds."""
+    """The number of calls that fill the requested seconds."""
     counts = counted(Fixed(warmup_time=warmup, repeat_time=rep), take, now)
     take(counts.warmup)
     return take(counts.repeats)
 
 
 def summarise(times: Sequence[float], quantiles: Sequence[float] | None, return_mode: str) -> float | list[float]:
-    """What was asked for, of all times."""
+    """The requested statistic of all times."""
     import numpy as np
 
     if quantiles is not None:
@@ -132,7 +132,7 @@ def _clearing(tensors: Any) -> Callable[[], None] | None:
 
 @dataclass(frozen=True)
 class CallTimer:
-    """What times a call, and what to call it in a result."""
+    """The clock for a call, and its name in a result."""
 
     name: str
     timer: Timer
@@ -241,7 +241,7 @@ def _standing_on(device: Any) -> AbstractContextManager[Any]:
 
 
 def _torch(device: Any) -> Any:
-    """torch, for devices that only it knows; whoever names one has it loaded."""
+    """torch, for devices that only it knows."""
     try:
         return importlib.import_module("torch")
     except ImportError:

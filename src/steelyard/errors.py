@@ -67,19 +67,19 @@ class Unsupported(SteelyardError):
 
 
 class WrongAnswer(SteelyardError):
-    """What a case computes cannot be what it should, as is plain before any answer is compared."""
+    """A case obviously computes something wrong, even before answers are compared."""
 
 
 class NotApplicable(SteelyardError):
-    """The question has no meaning for this workload, such as the backward pass of an op that has none."""
+    """The measurement has no meaning for this workload, such as the backward pass of an op without one."""
 
 
 class NotApplied(SteelyardError):
-    """The variant left the task as it was, so timing it would compare a thing with itself."""
+    """The variant left the task as it was, so timing it would compare the task with itself."""
 
 
 def status_of(error: BaseException) -> str:
-    """The word for a record whose measurement raised this."""
+    """The status of a record whose measurement raised this."""
     for kind, word in ((Unsupported, "unsupported"), (NotApplicable, "not_applicable"), (NotApplied, "not_applied")):
         if isinstance(error, kind):
             return word
@@ -87,7 +87,7 @@ def status_of(error: BaseException) -> str:
 
 
 def spoken(error: BaseException) -> str:
-    """An exception's kind and words; what a user's code raises may not even have words."""
+    """An exception's type and message, even if it has no message or fails to print."""
     try:
         return f"{type(error).__name__}: {error}"
     except Exception:
@@ -95,20 +95,20 @@ def spoken(error: BaseException) -> str:
 
 
 def told(error: BaseException, longest: int = 2000) -> str:
-    """What went wrong, in one line; the parts of an error of ours are told apart."""
+    """What went wrong, in one line; the parts of our own errors are separated."""
     if isinstance(error, SteelyardError):
         return "; ".join(" ".join(part.split()) for part in str(error)[:longest].splitlines() if part.strip())
     return " ".join(f"{type(error).__name__}: {error}"[:longest].split())
 
 
 def exit_code(held: Iterable[int]) -> int:
-    """Several outcomes can hold at once; the one the caller must see first decides."""
+    """The exit code of several outcomes: the most important one."""
     codes = set(held)
     return next((code for code in PRECEDENCE if code in codes), PASS)
 
 
 def did_you_mean(name: str, names: Iterable[str]) -> str:
-    """Name the nearest valid spelling, or say nothing when none is near."""
+    """A hint with the nearest valid spelling, empty if none is near."""
     import difflib
 
     near = difflib.get_close_matches(name, list(names), n=3, cutoff=0.5)
@@ -116,7 +116,7 @@ def did_you_mean(name: str, names: Iterable[str]) -> str:
 
 
 def unknown(kind: str, name: str, names: Iterable[str], *, where: str = "", listing: str = "", meant: str = "") -> UsageError:
-    """One wording for every name that does not exist; `meant` is our word for it, where the spelling differs."""
+    """One wording for every name that does not exist; `meant` is the right name, if only the spelling differs."""
     known = sorted(names)
     hint = f"did you mean {meant}?" if meant else did_you_mean(name, known)
     if listing:
@@ -127,7 +127,7 @@ def unknown(kind: str, name: str, names: Iterable[str], *, where: str = "", list
 
 
 def out_of_memory(error: BaseException) -> bool:
-    """Frameworks spell it differently; users need one word."""
+    """Whether an exception means out of memory; frameworks word it differently."""
     if isinstance(error, MemoryError) or "OutOfMemory" in type(error).__name__:
         return True
     return any(words in spoken(error) for words in ("can't allocate memory", "RESOURCE_EXHAUSTED"))

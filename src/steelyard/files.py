@@ -1,7 +1,7 @@
 """Files that a user names, or that lie where a user can put them: opened in one way, bounded, and refused with the reason.
 
-Reading a pipe never ends and reading an endless file takes all memory, so nobody else opens such a file. The limits stand here, and
-STEELYARD_MAX_FILE raises or lowers all of them at once.
+Reading a pipe never ends and reading an endless file takes all memory, so only this module opens such files. The limits are defined here,
+and STEELYARD_MAX_FILE raises or lowers all of them at once.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from steelyard.model.units import plain as in_units
 VARIABLE = "STEELYARD_MAX_FILE"
 MIB = 2**20
 CONFIG = 4 * MIB
-"""What people write: experiments, policies, expected failures. Their parsers are slow."""
+"""Limit for files that people write: experiments, policies, expected failures. Their parsers are slow."""
 SHEET = 32 * MIB
-"""What programs write for other programs to run: the configs of other tools."""
+"""Limit for files written by programs to be run: the configs of other tools."""
 RESULTS = 256 * MIB
-"""What was measured: runs, and the results of other tools."""
+"""Limit for results: runs, and the results of other tools."""
 LINE = 64 * MIB
 """One line of a file of lines."""
 SCARCE = 16 * MIB
@@ -38,7 +38,7 @@ MOST_NAMES = 5000
 
 
 _hashes: dict[tuple[str, int, int, int], str] = {}
-"""Hashes of files by path, size, time and inode: a large file is asked for by every case that it holds."""
+"""Hashes of files by path, size, time and inode: a large file is hashed for every case in it."""
 
 
 class TooLarge(StoreError):
@@ -66,7 +66,7 @@ def no_room(folder: Path) -> str:
 
 
 def open_plain(path: Path) -> BinaryIO:
-    """Open a file to read, and nothing that only looks like one: reading a pipe or a device would never end."""
+    """Open a plain file to read; anything else is refused: reading a pipe or a device would never end."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except ValueError as error:
@@ -95,7 +95,7 @@ def read_whole(path: Path, usual: int) -> bytes:
 
 
 def too_large(what: str, size: int, most: int) -> TooLarge:
-    """One wording for everything that is beyond its limit."""
+    """The error for anything beyond its limit."""
     return TooLarge(
         f"{what} is too large", why=f"it has {_size(size)}, and at most {_size(most)} are read",
         do=f"if it is meant to be that large, set {VARIABLE}={-(-size // MIB)}MiB",
@@ -119,7 +119,7 @@ def check_values(content: bytes, largest: int, where: str) -> None:
 
 
 def open_named(path: Path, do: str = "name a file") -> BinaryIO:
-    """Open a file that a user named, or say why not and what was nearest."""
+    """Open a file that a user named; the error says why not, and the nearest name."""
     try:
         return open_plain(path)
     except OSError as error:
@@ -171,7 +171,7 @@ def first_line(path: Path) -> bytes:
 
 
 def existing(text: str) -> Path | None:
-    """The file or folder that a text names; None where there is none, or where no file could have that name."""
+    """The file or folder that a text names; None if there is none, or no file could have that name."""
     try:
         path = Path(text).expanduser()
         return path if path.exists() else None
@@ -180,7 +180,7 @@ def existing(text: str) -> Path | None:
 
 
 def expanded(text: str | Path, what: str) -> Path:
-    """A place that a user typed, with `~` put in; `what` says what it is for where there is no such user."""
+    """A place that a user typed, with `~` put in; `what` is its purpose, for the error if there is no such user."""
     try:
         return Path(text).expanduser()
     except RuntimeError:

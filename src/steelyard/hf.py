@@ -42,16 +42,16 @@ from steelyard.model.units import plain as quantity
 
 MB = 2**20
 MOST_FAILURES = 5
-"""Readings in a row without an answer after which a monitor says so."""
+"""Failed readings in a row after which a monitor logs a warning."""
 Scenarios = dict[str, dict[str, Any]]
 PERCENTILES = (25, 75, 90, 95, 99)
 SUPPORT = {"p90": 10, "p95": 20, "p99": 100}
-"""How many values it takes for a percentile to be more than the largest value by another name."""
+"""The least number of values for which a percentile differs from the largest value."""
 
 
 @dataclass
 class BenchmarkStatistics:
-    """The values of several iterations, and what is usually asked of them."""
+    """The values of several iterations, with common statistics."""
 
     name: str
     measurements: list[float]
@@ -78,7 +78,7 @@ class BenchmarkStatistics:
         return cls(name, values, mean, statistics.median(values), spread, min(values), max(values), **shares, unit=unit)
 
     def plain(self) -> dict[str, Any]:
-        """As the result file has it; percentiles that so few values cannot support are named."""
+        """As the result file has it; percentiles with too few values are marked."""
         weak = [name for name, least in SUPPORT.items() if len(self.measurements) < least]
         return asdict(self) | ({"too_few_values_for": weak} if weak else {})
 
@@ -104,12 +104,12 @@ class HardwareInfo:
 
 
 def torch_here() -> Any:
-    """PyTorch, where somebody has imported it already; it is not imported for us."""
+    """PyTorch, if it is imported already; it is never imported here."""
     return sys.modules.get("torch")
 
 
 def flush_memory() -> None:
-    """Collect what nobody holds, and give a GPU's unused memory back."""
+    """Collect garbage, and release a GPU's unused memory."""
     gc.collect()
     torch = torch_here()
     if torch is not None and torch.cuda.is_available():
@@ -215,7 +215,7 @@ def get_git_commit_id() -> str:
 
 
 class ModelBenchmark(ABC):
-    """What a bench file derives from: how its model is set up, how it is timed, how it is let go."""
+    """The base class of a bench: sets a model up, times it, and releases it."""
 
     def __init__(self, logger: logging.Logger) -> None:
         self.logger = logger
@@ -229,7 +229,7 @@ class ModelBenchmark(ABC):
 
     @abstractmethod
     def cleanup_model(self) -> None:
-        """Let go of what `setup_model` took."""
+        """Release what `setup_model` allocated."""
 
     @abstractmethod
     def measure_time_to_first_token(self, config: ScenarioConfig) -> float:
@@ -240,7 +240,7 @@ class ModelBenchmark(ABC):
         """One whole generation."""
 
     def prepare_inputs(self, config: ScenarioConfig) -> Any:
-        """For benches that want a place for it; nothing here calls it."""
+        """A hook for benches; not called here."""
         return None
 
 
@@ -252,7 +252,7 @@ class RequestBenchmark:
     preset: str | None = None
 
     def case(self, config: ScenarioConfig) -> Case:
-        """The case that a scenario means."""
+        """The case of a scenario."""
         return cases.of_scenario(config, threads=_threads(), preset=self.preset)
 
 
@@ -275,7 +275,7 @@ class ScenarioTask:
     rates: list[float] = field(default_factory=list)
 
     def build(self) -> Task:
-        """Set the model up; what is left of one that failed is let go."""
+        """Set the model up; if that fails, release what was allocated."""
         self.asked = asdict(self.config)
         try:
             self.benchmark.setup_model(self.config)
@@ -286,7 +286,7 @@ class ScenarioTask:
         return Task(measure=self.iteration, cleanup=self.clean, inspect=self.inspect, repeatable=False, unverified=untold)
 
     def iteration(self) -> Reading:
-        """One iteration; a warm-up that fails is told and forgotten."""
+        """One iteration; a failing warm-up is only logged."""
         warm, self.calls = self.calls < self.config.warmup_iterations, self.calls + 1
         if not warm and not self.latencies and self.monitor:
             self.monitor.start()
@@ -313,7 +313,7 @@ class ScenarioTask:
         return Reading(latency, parts={} if first is None else {"ttft": first * 1e9})
 
     def inspect(self) -> dict[str, Any]:
-        """The bench's own values, and what it changed of the config by itself."""
+        """The bench's own values, and its own changes of the config."""
         metrics = self.monitor.stop() if self.monitor else {}
         now = asdict(self.config)
         if now["variant"] != self.asked["variant"]:
@@ -326,7 +326,7 @@ class ScenarioTask:
         }  # fmt: skip
 
     def clean(self) -> None:
-        """Let go of the model; an error there does not cost what was measured."""
+        """Release the model; an error there does not lose the measurements."""
         if self.monitor:
             self.monitor.stop()
         try:
@@ -347,7 +347,7 @@ Benchmark = ModelBenchmark | RequestBenchmark
 
 @functools.cache
 def _asked() -> Counter[str]:
-    """How often this process asked for each case: a bench may ask again with something else behind it, and means to measure again."""
+    """How often this process measured each case: a bench may repeat a case with other code, which must be measured again."""
     return Counter()
 
 
@@ -426,7 +426,7 @@ class BenchmarkRunner:
         return case.id, runner.measure(case, build, _settings(config, verify=False))
 
     def save_results(self, model_name: str, results: Mapping[str, Mapping[str, Any]]) -> str:
-        """Write the file of a model's results, and answer where it is."""
+        """Write the file of a model's results, and return its path."""
         return str(files.save_results(Path(self.output_dir), model_name, results))
 
 
@@ -439,7 +439,7 @@ def _uses_torch(kind: type) -> bool:
 
 
 def _again(case: Case) -> Case:
-    """The case, or for a second time one that is told from the first."""
+    """The case, or for a repetition a case with a different id."""
     _asked()[case.id] += 1
     count = _asked()[case.id]
     return replace(case, params=(*case.params, ("again", count))) if count > 1 else case
@@ -478,7 +478,7 @@ NAMES = (
 
 
 def put_in_place() -> None:
-    """From here on `framework` (and its later name) means us in this process."""
+    """Make `import framework` (and its later name) load this module in this process."""
     for name in ("framework", "benchmark_framework"):
         module = ModuleType(name, __doc__)
         vars(module).update({each: globals()[each] for each in NAMES} | {"BenchmarkConfig": ScenarioConfig})
@@ -486,7 +486,7 @@ def put_in_place() -> None:
 
 
 def run_file(file: str, words: Sequence[str]) -> None:
-    """Run a bench file as the original's runner does; the conductor hears its log and what became of it."""
+    """Run a bench file as the original's runner does; the conductor gets its log and its outcome."""
     from steelyard.dialects.hf import benching
 
     benching.run(Path(file), words, driving.runner(), _asked())

@@ -1,4 +1,4 @@
-"""Bench files and commands written for Hugging Face's benchmark_v2, run as they stand: one line more in a file, or none.
+"""Bench files and commands written for Hugging Face's benchmark_v2, run unchanged, or with one line added.
 
 import steelyard.hf_bench                        # from here on `framework` is ours
 python -m steelyard.hf_bench llama_benchmark.py  # or without a change to the file
@@ -33,7 +33,7 @@ hf.put_in_place()
 
 
 def init(folder: Path) -> None:
-    """Write the files with which the original's own commands run; none that is there already is touched."""
+    """Write the files with which the original's own commands run; existing files are not changed."""
     made = {folder / "run_benchmarks.py": RUNNER, folder / "framework.py": FRAMEWORK}
     for path in sorted(Path(benches.__path__[0]).glob("*_benchmark.py")):
         text = path.read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Steelyard from Python: measure a function here and now, or run an experiment as the command line does."""
+"""Steelyard from Python: measure a function in this process, or run an experiment as the command line does."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 
 
 BUSY = 0.5
-"""CPUs of other work that a reader must hear of."""
+"""CPUs of other work from which a result mentions it."""
 MORE_THAN_ONE = 1.2
-"""CPU seconds in a second that one thread does not reach, however the clocks are rounded."""
+"""CPU seconds per second above which more than one thread was at work."""
 
 
 @dataclass(frozen=True, repr=False)
 class Measurement:
-    """What `measure` found: figures with intervals, the raw sample they come from, the clock that took it, and the conditions.
+    """The result of `measure`: figures with intervals, the raw sample they come from, the clock that took it, and the conditions.
 
     `threads` are those of torch in this process, where it is loaded, `cpus` how many CPUs the function kept busy, and
     `other_load` how many other processes did meanwhile.
@@ -92,7 +92,7 @@ class Measurement:
         return f"<div>{told}{dots(self.sample.per_call.tolist(), self.figures['time'])}{table(['figure', 'value ± 95 %'], rows)}</div>"
 
     def _shown(self) -> list[tuple[str, Figure]]:
-        """The figures that a reader looks for first; `figures` has all."""
+        """The most important figures; `figures` has all."""
         hidden = ("overhead", "discarded")
         return [(name, figure) for name, figure in self.figures.items() if name not in hidden]
 
@@ -111,14 +111,14 @@ def threads_here(threads: int | None, cpus: float | None = None) -> str:
 
 
 def load_here(other_load: float | None) -> str:
-    """How busy other programs kept the machine meanwhile, where a reader must hear of it."""
+    """How busy other programs kept the machine while measuring, if that is worth mentioning."""
     return f"other programs kept {other_load:.1f} CPUs busy" if other_load is not None and other_load >= BUSY else ""
 
 
 def check_keywords(
     who: Callable[..., Any], functions: Sequence[Callable[..., Any]], keywords: Iterable[str], options: Mapping[str, Any]
 ) -> None:
-    """Keywords go to the functions; one that could be meant for us as well, or that nobody takes, is refused.
+    """Check the keywords for the functions: one that is also an option of ours, or that no function takes, is an error.
 
     `keywords` are those for the functions, `options` all of ours: one that has its default was not given.
     """
@@ -128,7 +128,7 @@ def check_keywords(
         name = getattr(fn, "__name__", type(fn).__name__)
         if both := sorted(given & known):
             raise UsageError(
-                f"{both[0]} is an option of {who.__name__} and an argument of {name}", why="which of the two is meant cannot be told",
+                f"{both[0]} is an option of {who.__name__} and an argument of {name}", why="it is ambiguous which of the two is meant",
                 do=f"bind the function's own: {who.__name__}(functools.partial({name}, {both[0]}=…), …)",
             )  # fmt: skip
         if not any_other and (strange := sorted(set(keywords) - known)):
@@ -157,10 +157,10 @@ def measure(
     items: float | None = None,
     **kwargs: Any,
 ) -> Measurement:
-    """Time a function in this process, with calibration, warm-up, overhead subtraction and an honest interval.
+    """Time a function in this process, with calibration, warm-up, overhead subtraction and an interval.
 
-    It is called with `args` and with every keyword that is none of the options above. Where the function gives work to a CUDA
-    device it is that work that is timed, not its launch; `clock` in the result says so.
+    It is called with `args` and with every keyword that is not an option above. If the function gives work to a CUDA device, that work is
+    timed, not its launch; `clock` in the result says so.
     """
     from steelyard.drop_in import clock_for
     from steelyard.machine.load import watch_others

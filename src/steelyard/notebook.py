@@ -1,4 +1,4 @@
-"""Results as an interactive session shows them: small tables and pictures, plain dictionaries, data frames, and how far a run is."""
+"""Results as an interactive session shows them: small tables and pictures, plain dictionaries, data frames, and the progress of a run."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MOST_DOTS, LABEL = 400, 80
 
 
 def frame(rows: Sequence[Mapping[str, Any]], library: str | None = None) -> Any:
-    """Rows as a data frame of pandas or polars: the one that is named, else the one that is in use, else the first installed."""
+    """Rows as a data frame of pandas or polars: the named library, else the one in use, else the first installed."""
     if library is not None and library not in FRAMES:
         raise UsageError(f"no data frames of {library!r}", do=f"name one of {', '.join(FRAMES)}")
     for name in [library] if library else sorted(FRAMES, key=lambda name: name not in sys.modules):
@@ -189,7 +189,7 @@ def readable(run: Run) -> ShownRun:
 
 
 class NotebookBar:
-    """How far a run is, as a bar below the cell that asked for it; drawn only when a case begins or ends."""
+    """The progress of a run, as a bar below its cell; drawn only when a case begins or ends."""
 
     def __init__(self, total: int, display: Any) -> None:
         self.total, self.done, self.doing = total, 0, ""
@@ -205,7 +205,7 @@ class NotebookBar:
             self.handle.update(self.html(self._drawn()))
 
     def started(self, case_id: str) -> None:
-        """A case begins."""
+        """Show that a case begins."""
         self.doing = brief(case_id)
         self._draw()
 
@@ -213,25 +213,25 @@ class NotebookBar:
         """Nothing is drawn while a case is measured."""
 
     def finished(self, record: Record) -> None:
-        """A case has its record."""
+        """Show that a case has its record."""
         self.done, self.doing = self.done + 1, ""
         self._draw()
 
     def waiting(self, text: str) -> None:
-        """Another run has the machine."""
+        """Show that another run has the machine."""
         self.doing = clean(text)
         self._draw()
 
     def note(self, text: str) -> None:
-        """A line that counts until the next case."""
+        """Show a line until the next case."""
         self.waiting(text)
 
     def close(self) -> None:
-        """The bar stays, with what was done."""
+        """Leave the bar in its last state."""
 
 
 class Quiet:
-    """Nobody looks on: a script whose errors go to a file or a pipe."""
+    """No progress: for a script whose stderr goes to a file or a pipe."""
 
     def started(self, case_id: str) -> None: ...
     def phase(self, name: str, fraction: float | None) -> None: ...

@@ -45,7 +45,7 @@ def value(kind: str, given: Any = None, *, range: Sequence[float] | None = None,
 
 
 def spec(*args: Any, **kwargs: Any) -> Spec:
-    """What one call, or one build, is given; plain numbers, text, None and lists of these need no wrapping."""
+    """The arguments of one call, or one build; plain numbers, text, None and lists of these need no wrapping."""
     return {"args": [argument(item) for item in args], "kwargs": {name: argument(item) for name, item in kwargs.items()}}
 
 
@@ -93,7 +93,7 @@ def together(configs: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
 
 @dataclass
 class Listening(ConfigWatch):
-    """Keeps what a session tells."""
+    """Collects the messages of a session."""
 
     records: list[Line] = field(default_factory=list)
     mistakes: list[Mistake] = field(default_factory=list)
@@ -107,7 +107,7 @@ class Listening(ConfigWatch):
         warnings.warn(text, stacklevel=2)
 
     def waiting(self, text: str) -> None:
-        """A call that takes long says why."""
+        """Show why a call takes long."""
         warnings.warn(text, stacklevel=2)
 
     def finished(self, line: Line) -> None:
@@ -117,7 +117,7 @@ class Listening(ConfigWatch):
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a run gave: its records, the files it wrote by PARAM's names for them, and the exit code it deserves."""
+    """The result of a run: its records, the files it wrote by PARAM's names for them, and its exit code."""
 
     records: list[Line]
     files: dict[str, str]
@@ -126,7 +126,7 @@ class Outcome:
 
 
 def run(configs: Configs, *, warmup: int = 1, iterations: int = 1, device: str = "cpu", **options: Any) -> list[Line]:
-    """Run configs in a worker process and answer their records; a config that fails has that in its record.
+    """Run configs in a worker process and return their records; a config that fails has that in its record.
 
     `options` are those of the command line (`backward=True`, `exec_mode="continuous"`, `files=["my_ops.py"]`). A mistake in a
     config is an error before anything runs.
@@ -178,7 +178,7 @@ def run_here(
 ) -> list[Line]:
     """Run configs in this process, which loads torch and users' files; a crash of an operator is then yours.
 
-    `executor` runs each prepared call in your own way, and what it answers is the record's metric.
+    `executor` runs each prepared call in your own way; what it returns is the record's metric.
     """
     return here.run(_source(configs), _asked(warmup, iterations, device, options), executor)
 
@@ -191,7 +191,7 @@ def measure_call(
     forward: Callable[..., Any], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None, *,
     name: str = "call", id: str = "0|0|0", warmup: int = 1, iterations: int = 1, device: str = "cpu", **options: Any,
 ) -> dict[str, Any]:  # fmt: skip
-    """Time a function over arguments of your own in this process, and answer the `metric` of a record."""
+    """Time a function over arguments of your own in this process, and return the `metric` of a record."""
     return here.measure(forward, args, kwargs or {}, f"{name}|{id}", _asked(warmup, iterations, device, options))
 
 

@@ -1,4 +1,4 @@
-"""Scripts written for PARAM's library, run here: one line more in the script, or none.
+"""Scripts written for PARAM's library, run by Steelyard: add one line to the script, or none.
 
 import steelyard.param_bench                # from here on param_bench.train.compute.python… is ours
 python -m steelyard.param_bench run_op.py   # or without a change to the script

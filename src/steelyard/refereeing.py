@@ -66,15 +66,16 @@ def judge(
     only: Sequence[str] = (),
     **options: Any,
 ) -> Ruling:
-    """Say whether a candidate's answers are right and whether it is faster than the reference, by processes that it does not share.
+    """Judge whether a candidate's answers are right and whether it is faster than the reference; expected answers and the clock are in
+    processes of their own.
 
     Both are files (`steelyard judge` knows the layouts), `FILE.py::name`, or functions that a file defines. `inputs` makes the inputs
-    of a call from a seed, or is one set of them, whose like is then drawn. Options are those of the command: device, budget, margin,
-    timeout, memory, threads, in_place, persistent, reuses_output, precision, rtol, atol, kernels.
+    of a call from a seed, or is one set of them, from which similar ones are drawn. Options are those of the command: device, budget,
+    margin, timeout, memory, threads, in_place, persistent, reuses_output, precision, rtol, atol, kernels.
     """
     for ruling in judge_all(reference, [candidate], inputs=inputs, only=only, **options):
         return ruling
-    raise UsageError("the reference has no problem to judge a candidate by")
+    raise UsageError("the reference defines no problem")
 
 
 def judge_all(
@@ -85,9 +86,10 @@ def judge_all(
     only: Sequence[str] = (),
     **options: Any,
 ) -> Iterator[Ruling]:
-    """Rule on many candidates, as they come; each has a process of its own, and the reference stays warm between them.
+    """Judge many candidates, as they come; each has a process of its own, and the reference stays warm between them.
 
-    An iterator of candidates is asked for the next one when the last has its ruling, so a search can write its next by that.
+    An iterator of candidates is asked for the next one when the last has its ruling, so a search can use each ruling for its next
+    candidate.
     """
     from steelyard.engine.referee import judging
 
@@ -103,7 +105,7 @@ def judge_all(
 
 
 def judge_options(given: dict[str, Any]) -> JudgeOptions:
-    """Options by the names that the command has for them; parts of a contract among them."""
+    """Convert options, including those of a contract, to the names the command uses."""
     import dataclasses
 
     from steelyard.engine.referee.options import JudgeOptions
@@ -173,7 +175,7 @@ def _like(values: tuple[Any, ...], folder: Path) -> str:
 
 
 def _place(function: Callable[..., Any], what: str) -> str:
-    """Where a function is defined, as FILE::name, which its own process loads; one that lies in no file cannot be sent there."""
+    """Where a function is defined, as FILE::name, which its own process loads; an error for a function that is not in a file."""
     name = getattr(function, "__qualname__", type(function).__name__)
     try:
         file = inspect.getsourcefile(inspect.unwrap(function))

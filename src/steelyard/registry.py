@@ -1,6 +1,6 @@
-"""Names and what they stand for: built-ins by folder, installed packages by entry point, users' files by path.
+"""Looks up names: built-ins by folder, installed packages by entry point, users' files by path.
 
-Nothing is imported to list a name that is not ours. An entry point's own name is the registered name, so
+Listing names of other packages imports nothing. An entry point's own name is the registered name, so
 `steelyard list` reads package metadata only; the package is loaded when the user names the thing.
 """
 
@@ -71,7 +71,7 @@ class Workloads(dict[str, T]):
         return {**found, "name": name}
 
     def get(self, name: str, default: Any = None) -> Any:
-        """As of any dictionary, families included."""
+        """Like `dict.get`, with families."""
         try:
             return self[name]
         except KeyError:
@@ -90,7 +90,7 @@ class Loaded:
     generators: dict[str, DataGenerator] = field(default_factory=dict)
 
     def add(self, module: ModuleType) -> Loaded:
-        """Take what a module defines under its own attributes; a name that means something else already is a mistake."""
+        """Take what a module defines under its own attributes; a name that is already defined otherwise is an error."""
         ours = module.__name__.startswith(f"{__package__}.")
         for value in [*vars(module).values(), *registered(module)]:
             for kind, kind_of in KINDS.items():
@@ -113,7 +113,7 @@ class Loaded:
 
 
 def _built_in(kind: str, name: str) -> Any:
-    """What a name means already, with words behind it too: `int4wo-32` is int4wo."""
+    """The existing definition of a name, also with option suffixes: `int4wo-32` is int4wo."""
     table = getattr(_own_definitions(), kind)
     if kind != "variants":
         return table.get(name)
@@ -143,7 +143,7 @@ def _function(item: Any) -> Any:
 
 
 def _place(item: Any) -> str:
-    """Where a definition's function was written; whatever is no plain function is told by itself."""
+    """Where a definition's function was written; anything but a plain function is identified by itself."""
     function = _function(item)
     code = getattr(function, "__code__", None)
     return f"{code.co_filename}:{code.co_firstlineno}" if code else f"{type(function).__module__}.{type(function).__qualname__}"
@@ -181,7 +181,7 @@ class Catalogue:
 
 
 def built_ins() -> Loaded:
-    """Every definition in the house, in tables of the caller's own; these modules import no framework at top level."""
+    """Every built-in definition, in new tables; these modules import no framework at top level."""
     own = _own_definitions()
     return Loaded(**{kind: type(table)(table) for kind in KINDS for table in [getattr(own, kind)]})
 
@@ -335,7 +335,7 @@ def about_backend(name: str) -> About:
 
 
 def frameworks() -> set[str]:
-    """The packages whose name means a framework, wherever a file of the same name lies."""
+    """Package names that always mean the framework, even if a file has the same name."""
     return {*FRAMEWORKS, *(package for name in backend_names() if (package := about_backend(name).package))}
 
 
@@ -345,7 +345,7 @@ def backend_of(package: str) -> About | None:
 
 
 def backend_module(name: str) -> str:
-    """Where a backend is defined; empty for one that nobody has."""
+    """Where a backend is defined; empty for an unknown one."""
     if name in backend_names():
         return f"steelyard.backends.{name}"
     point = entry_points("backends").get(name)
@@ -379,7 +379,7 @@ def dialects() -> Iterator[Dialect]:
 
 
 def serve(name: str) -> None:
-    """Have a dialect answer for the import names of its original, for users' files that are written for that."""
+    """Make a dialect serve the import names of its original, for users' files written for that."""
     found = next((dialect for dialect in dialects() if dialect.name == name), None)
     if found and found.names:
         importlib.import_module(found.names).serve()

@@ -1,6 +1,6 @@
 """Two functions of TorchAO's micro-benchmarks for scripts that call them: a recipe's config by name, and a model with its input.
 
-Both know our own names, those of installed packages, and whatever the script or a module that it has imported has registered.
+Both accept our own names, those of installed packages, and those registered by the script or modules it imports.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 HOME, NORMED = "torchao/", "ln_linear"
 NOTHING = (None, "", "baseline")
 PASSED_OVER = ("high_precision_dtype",)
-"""What the original hands to every recipe, and few ask for."""
+"""Arguments that the original passes to every recipe, though few use them."""
 
 
 def string_to_config(quantization: str | None, sparsity: str | None = None, *, device: str = "", **kwargs: Any) -> Any:
@@ -108,7 +108,7 @@ def _definitions(kind: str, name: str) -> dict[str, Any]:
 def _defined(module: ModuleType) -> registry.Loaded:
     try:
         return registry.Loaded().add(module)
-    except UsageError:  # a module of which a name means two things; whoever runs it is told
+    except UsageError:  # a module that defines a name twice; running it reports that
         return registry.Loaded()
 
 

@@ -91,7 +91,7 @@ def test_machines_are_not_compared_unless_one_is_unknown() -> None:
     base = side("b", QUIET, machine_key="one")
     assert set(verdicts(compare(base, side("h", QUIET, machine_key="two", first=1))).values()) == {"incomparable"}
     unknown = compare(base, side("h", QUIET, machine_key="", first=1))
-    assert len(unknown.comparable) == 20 and any("on trust" in note for note in unknown.notes)
+    assert len(unknown.comparable) == 20 and any("assumed to be from one machine" in note for note in unknown.notes)
 
 
 def test_both_sides_must_be_ok_and_the_newest_record_of_a_side_counts() -> None:
@@ -172,7 +172,7 @@ def test_suspects_are_measured_again_before_anything_is_called_a_change() -> Non
     assert f"not confirmed, so judged as before: {case(2)}: crashed: gone" in found.notes
     assert found.means["time"][0] == pytest.approx(math.exp(math.fsum(math.log(delta.ratio or 1) for delta in found.deltas) / 20))
     calm = compare(side("b", QUIET), side("h", QUIET, first=1), confirm=again)
-    assert len(asked) == 3 and any("nothing was suspicious" in note for note in calm.notes)
+    assert len(asked) == 3 and any("no case looked changed" in note for note in calm.notes)
 
 
 def test_what_was_measured_again_must_stand_among_the_others_measured_again() -> None:

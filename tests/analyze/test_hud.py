@@ -446,7 +446,7 @@ WINDOW = '[hud.window.metrics."x"]\nbaseline = "min"\ncondition = "less_equal"\n
     ("text", "what"),
     [
         ("hud = 3", "hud: expected a table"),
-        ("[hud]\n", "hud: it says nothing"),
+        ("[hud]\n", "hud: the table is empty"),
         ("[hud]\nstatus = 1", "hud.status: expected true or false"),
         ("[hud]\nstaus = true", "hud.staus: unknown key"),
         ('[hud.ratio."x"]\nbad = 1.2\ngood = 1.3', "contradict each other"),

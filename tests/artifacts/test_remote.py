@@ -134,8 +134,8 @@ def test_a_damaged_cache_is_fetched_anew(tmp_path: Path, own_cache: Path) -> Non
         ('{"schema": 1, "artifacts": {"../x": "' + "0" * 64 + '"}}', "is no plain name"),
         ('{"schema": 2, "artifacts": {}}', "newer Steelyard"),
         ('{"schema": 1, "artifacts": {"a": "beef"}}', "no sha256"),
-        ("[" * 100_000, "no index of artifacts"),
-        ("nonsense", "no index of artifacts"),
+        ("[" * 100_000, "not an index of artifacts"),
+        ("nonsense", "not an index of artifacts"),
     ],
 )
 def test_an_index_that_cannot_be_trusted_is_refused(tmp_path: Path, text: str, told: str) -> None:
@@ -153,7 +153,7 @@ def test_what_cannot_be_is_said(tmp_path: Path) -> None:
         remote.fetch(str(tmp_path / "nothing"), tmp_path / "got", quiet)
     with pytest.raises(UsageError, match="nosuch"):
         remote.fetch("nosuch://x", tmp_path / "got", quiet)
-    with pytest.raises(UsageError, match="is no sha256"):
+    with pytest.raises(UsageError, match="is not a sha256"):
         remote.fetch(f"{tmp_path}/a#sha256=beef", tmp_path / "got", quiet)
     with serving(tmp_path) as site, pytest.raises(UsageError, match="no artifacts at"):
         remote.fetch(f"{site.url}/nowhere", tmp_path / "got", quiet)

@@ -167,7 +167,7 @@ def test_graphs_of_a_call_are_told_from_earlier_ones_and_each_is_kept_once(
     be, saved = backend().TorchXla(), tmp_path / "graphs.0"
     with pytest.raises(Unsupported, match="wrote no graphs"):
         be.graph_texts(lambda: None, "hlo")
-    with pytest.raises(Unsupported, match="not what XLA makes of it"):
+    with pytest.raises(Unsupported, match="not what XLA compiles from it"):
         be.graph_texts(lambda: None, "optimized")
     saved.write_text(GRAPHS.format(name="build"))
 

@@ -65,7 +65,7 @@ def heavy(folder: Path, size: int) -> ArtifactSet:
         ("publish good http://127.0.0.1/x", "nothing can be written to http"), ("publish good nosuch://x", "not an address"),
         ("publish good file", "Not a directory"),
         ("fetch gone", "no artifacts at gone"), ("fetch nosuch://x", "not an address"),
-        ("fetch http://127.0.0.1:1/x", "check the address and the network"), ("fetch good#sha256=beef", "is no sha256"),
+        ("fetch http://127.0.0.1:1/x", "check the address and the network"), ("fetch good#sha256=beef", "is not a sha256"),
         ("fetch good -o file", "cannot write file"), ("reduce artifact:gone.mlir -B xla -o bug", "no such file"),
         ("reduce op/softmax -o bug", "is no exported program"),
         ("reduce artifact:good -B xla,iree -o bug", "not a backend name: 'xla,iree'"),

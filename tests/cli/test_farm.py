@@ -78,7 +78,7 @@ def test_a_station_that_waits_for_its_machine_is_shown_so_until_it_begins() -> N
 
 def test_lost_refused_and_dropped_are_told() -> None:
     more = [
-        event("lost", 11, station="ssh-1", reason="it was not heard of any more"),
+        event("lost", 11, station="ssh-1", reason="it stopped answering"),
         event("refused", 12, peer="10.0.0.9", station="", reason="a peer does not have the secret of this run"),
         event("dropped", 13, station="ssh-1", group=2, attempt=1),
         event("closed", 14, reason="complete"),
@@ -87,7 +87,7 @@ def test_lost_refused_and_dropped_are_told() -> None:
     assert lines[0].endswith("complete") and any(line.startswith("a (ssh-1)  lost") for line in lines)
     assert lines[-2:] == ["refused: 10.0.0.9: a peer does not have the secret of this run", "1 late answers were dropped"]
     assert [told(item).split("  ", 1)[1] for item in more] == [
-        "ssh-1 is lost: it was not heard of any more",
+        "ssh-1 is lost: it stopped answering",
         "10.0.0.9 was refused: a peer does not have the secret of this run",
         "late answers of ssh-1 to attempt 1 at group 2 were dropped",
         "the run is over: complete",
@@ -154,6 +154,6 @@ def test_a_run_whose_conductor_was_killed_is_followed_no_further(tmp_path: Path,
         journal.note("opened", on="local:1", cases=1, groups=1, pid=gone.pid, host=socket.gethostname())
         journal.close()
     assert main(["farm", "--store", str(tmp_path), "--follow"]) == 0
-    assert capsys.readouterr().out.endswith("the run is not over: its conductor is gone; the command with --resume goes on\n")
+    assert capsys.readouterr().out.endswith("the run is not over: its conductor has ended; continue: the same command with --resume\n")
     alive = FarmOverview.of([event("opened", 0, pid=os.getpid(), host=socket.gethostname())])
     assert alive.over == "" and FarmOverview.of([event("opened", 0, pid=gone.pid, host="elsewhere")]).over == ""

@@ -158,7 +158,7 @@ def test_a_killed_night_goes_on_where_it_was(tmp_path: Path) -> None:
     kill_after(tmp_path, 5)
     done = steelyard("nightly", "night.toml", "--keep", "archive", cwd=tmp_path)
     (info,) = Store(tmp_path / "archive").runs()
-    assert f"going on with run {info.id}" in done.stderr and info.sealed and info.counts == {"ok": 24}
+    assert f"continuing run {info.id}" in done.stderr and info.sealed and info.counts == {"ok": 24}
     (night,) = lines(tmp_path)
     assert (night["run"], night["outcome"]) == (info.id, "no base")
 
@@ -176,7 +176,7 @@ def test_a_night_killed_after_measuring_is_judged_by_the_next_command(tmp_path: 
     run = nightly(tmp_path)["night"]["run"]
     (tmp_path / "archive" / "nights.jsonl").unlink()
     done = steelyard("nightly", "night.toml", "--keep", "archive", cwd=tmp_path)
-    assert "not judged: going on with that" in done.stderr
+    assert "not judged: continuing with it" in done.stderr
     assert [line["run"] for line in lines(tmp_path)] == [run] and len(Store(tmp_path / "archive").runs()) == 1
 
 

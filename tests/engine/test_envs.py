@@ -55,14 +55,14 @@ def test_one_whose_interpreter_is_gone_is_passed_over_and_says_so(apart: Path, t
     environment(apart, "torch-xla", python=False)
     assert envs.place_for("torch_xla", Place()) == Place()
     said = steelyard("run", "op/sum", "--env", "torch-xla", cwd=tmp_path, check=2).stderr
-    assert "its interpreter is gone" in said and "steelyard env remove torch-xla, then steelyard env create torch-xla" in said
+    assert "its interpreter is missing" in said and "steelyard env remove torch-xla, then steelyard env create torch-xla" in said
 
 
 def test_a_building_that_was_killed_can_be_removed_and_begun_again(apart: Path, tmp_path: Path) -> None:
     folder = environment(apart, "mine", stack="numpy")
     (folder / envs.NOTE).write_text('{"stack": "numpy"}')
     listed = steelyard("env", "list", cwd=tmp_path)
-    assert "its building has not come to an end" in listed.stdout
+    assert "it was not built completely" in listed.stdout
     assert "renew it: steelyard env remove mine, then steelyard env create numpy --name mine" in listed.stderr
     steelyard("env", "remove", "mine", cwd=tmp_path)
     assert not folder.exists()

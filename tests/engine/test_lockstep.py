@@ -337,7 +337,7 @@ class TestEnvironments:
     def test_an_interpreter_that_is_gone_is_told_before_anything_is_measured(self, other: str, apart: Path, tmp_path: Path) -> None:
         (apart / "envs" / other / "bin" / "python").unlink()
         told = steelyard("run", "fake/work", "--vs", f"env:{other}", cwd=tmp_path, check=2).stderr
-        assert "its interpreter is gone" in told and "env create" in told
+        assert "its interpreter is missing" in told and "env create" in told
 
     def test_an_interpreter_that_does_not_start_leaves_the_head_alone(self, other: str, apart: Path, tmp_path: Path) -> None:
         interpreter = apart / "envs" / other / "bin" / "python"

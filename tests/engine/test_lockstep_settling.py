@@ -67,7 +67,7 @@ class TestSettling:
         assert (long.stopped_by, long.looks, len(long.centres)) == ("settled", 2, 16)
         assert weigh(long).material
         assert pool.opened == [False, True], "further pairs have layouts of their own"
-        assert ("weighing on, not settled yet", 0.0) in said
+        assert ("measuring on, not settled yet", 0.0) in said
         assert long.measured_s == pytest.approx(2 * short.measured_s, rel=0.01)
 
     def test_what_lies_on_the_margin_ends_when_the_budget_for_it_is_spent(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

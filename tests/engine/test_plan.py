@@ -319,7 +319,7 @@ class TestEnvironments:
 
     def test_cases_with_one_of_their_own_have_no_other_side(self) -> None:
         other = BaseSide("path:there", Place())
-        with pytest.raises(UsageError, match=r"cannot be weighed against path:there\n.*environment of its own\n.*--env"):
+        with pytest.raises(UsageError, match=r"cannot be compared with path:there\n.*environment of its own\n.*--env"):
             expand(Experiment(matrix=(Matrix(("op/two",), env=("old",)),)), CATALOGUE, other=other)
 
     def test_one_that_does_not_exist_is_told_with_the_nearest(self) -> None:

@@ -63,7 +63,7 @@ FAULTS = {
     "raise": ("failed", "rank 1: ValueError: told to fail"),
     "memory": ("oom", "rank 1: MemoryError: told to run out"),
     "build": ("failed", "rank 1: ValueError: told to fail while building"),
-    "deaf": ("crashed", "rank 1 exited with code 9 and no answer during check, and rank 0 waited for it in vain"),
+    "deaf": ("crashed", "rank 1 exited with code 9 and no answer during check, and rank 0 waited for it"),
     "wrong": ("wrong", "rank 1: out: 64 of 64 values differ"),
     "wrong later": ("wrong", "rank 1: right at first, but not after timing: out: 64 of 64 values differ"),
     "none at the end": ("ok", ""),

@@ -204,7 +204,7 @@ class TestFiles:
         assert (experiment.matrix[0].env, experiment.deny) == (("torch-xla",), (Rule({"device": "cuda"}, "it crashes"),))
         assert gather(Request((word,), env="another"), Place())[0].matrix[0].env == ("here",)
         inside = "op/sum[n=8]@numpy/eager:eval:env=torch-xla"
-        with pytest.raises(UsageError, match=r"says its environment itself.*\n  leave out --env, or :env=torch-xla"):
+        with pytest.raises(UsageError, match=r"names its environment itself.*\n  leave out --env, or :env=torch-xla"):
             gather(Request((inside,), env="another"), Place())
 
     def test_batch_is_an_axis_like_any_other(self) -> None:

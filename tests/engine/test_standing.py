@@ -20,7 +20,7 @@ from steelyard.engine.nightly.assess import Assessment, Terms, assess
 from steelyard.engine.nightly.drift import findings_of, withheld_by
 from steelyard.engine.nightly.lines import EVERY, Acceptance, Night, Withheld, night_of
 from steelyard.engine.nightly.night import went_before
-from steelyard.engine.nightly.standing import Base, Tonight, base_of, bases, good_nights, is_mended, withhold
+from steelyard.engine.nightly.standing import Base, Tonight, base_of, bases, good_nights, is_fixed, withhold
 from steelyard.errors import FAILED, INCONCLUSIVE, PASS, REGRESSION
 from steelyard.model.pair import Delta, Pair, judge
 from steelyard.model.record import Record
@@ -128,10 +128,10 @@ def test_runs_made_apart_take_back_what_looked_slower_and_no_regression(why: Any
     pending, item = Withheld(CASE, why, "n0", "n1", 1.04, 1.03, 1.05, metric=metric), replace(delta(answer), metric=metric)
     for paired in (False, True):
         tonight = Tonight("n2", [replace(item, paired=paired)], trusted=lambda case: trusted)
-        assert is_mended(pending, tonight) is (
+        assert is_fixed(pending, tonight) is (
             item.verdict in ("same", "faster") and (paired or trusted or why == "slower" or metric == "memory")
         )
-    assert not is_mended(pending, Tonight("n2", [replace(item, metric="energy")], trusted=lambda case: True))
+    assert not is_fixed(pending, Tonight("n2", [replace(item, metric="energy")], trusted=lambda case: True))
 
 
 @given(st.sampled_from([*VERDICTS]), st.sampled_from(["regression", "not confirmed", "slower", "same", "unclear", "improvement"]))
@@ -253,7 +253,7 @@ def test_a_regression_that_tonight_cannot_settle_stays_one(nights: Archived) -> 
     assert found.exit_code == REGRESSION and found.judgement is not None
     kinds = [(finding.kind, finding.counts) for finding in found.judgement.findings if finding.case == case("x3")]
     assert kinds == [("regression", True), ("failed", True)]
-    assert "tonight does not show that it is mended" in found.judgement.findings[0].reason
+    assert "this night does not show that it is fixed" in found.judgement.findings[0].reason
 
 
 EVERY_CASE = [f"x{number}" for number in range(12)]
@@ -270,7 +270,7 @@ def test_a_shift_that_only_all_cases_together_show_holds_every_base_until_they_s
     nights.half = 0.3
     carried = nights.spend(slower(1.05, *EVERY_CASE))
     assert carried.exit_code == REGRESSION and len(carried.withheld) == 12 and carried.judgement is not None
-    assert all("does not show that it is mended" in item.reason for item in carried.judgement.of("regression"))
+    assert all("does not show that it is fixed" in item.reason for item in carried.judgement.of("regression"))
     nights.half = 0.03
     mended = nights.spend(CASES)
     assert mended.exit_code == PASS and mended.withheld == [] and mended.judgement is not None
@@ -359,7 +359,9 @@ def test_drift_of_half_a_percent_a_night_is_found_against_an_old_night_and_stays
     first = codes.index(REGRESSION)
     assert 5 <= first <= 10 and set(codes[:first]) == {PASS} and set(codes[first:]) == {REGRESSION}
     told = next(item for item in found if item.drift and item.drift[0].delta.verdict == "slower")
-    assert told.judgement is not None and any("in steps too small to be seen one by one" in item.reason for item in told.judgement.findings)
+    assert told.judgement is not None and any(
+        "in steps too small to be detected one by one" in item.reason for item in told.judgement.findings
+    )
     last = found[-1].judgement
     assert last is not None and last.findings[0].reason == f"drifted away, seen since the night of 2026-01-06 ({told.run.id})"
     (held,) = found[-1].withheld

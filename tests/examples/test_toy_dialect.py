@@ -162,7 +162,7 @@ def test_a_row_that_failed_says_so_and_is_measured_again(folder: Path) -> None:
         ({"name": "a", "sizes": [1]}, "a table of sizes"),
         ({"name": "a", "op": "toy/wiat"}, "did you mean toy/wait"),
         ({"name": "a", "new": "blokced"}, "did you mean blocked"),
-        ({"name": "a", "new": "eager"}, "weighed against itself"),
+        ({"name": "a", "new": "eager"}, "compared with itself"),
     ],
 )
 def test_what_is_wrong_with_a_config_is_told_before_anything_runs(folder: Path, item: dict[str, Any], said: str) -> None:

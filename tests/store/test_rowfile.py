@@ -90,7 +90,7 @@ def test_a_row_is_on_disk_when_it_was_added(path: Path, monkeypatch: pytest.Monk
 def test_nobody_begins_a_file_anew_that_another_run_writes_to(path: Path) -> None:
     first, beside = SharedRowFile(path), SharedRowFile(path)
     path.write_text("{}\n")
-    with pytest.raises(UsageError, match="another run writes to"):
+    with pytest.raises(UsageError, match="another run is writing to"):
         SharedRowFile(path, anew=True)
     assert path.read_text() == "{}\n"
     first.close()
@@ -98,7 +98,7 @@ def test_nobody_begins_a_file_anew_that_another_run_writes_to(path: Path) -> Non
     first.close()
     anew = SharedRowFile(path, anew=True)
     assert path.read_text() == ""
-    with pytest.raises(UsageError, match="another run writes to"):
+    with pytest.raises(UsageError, match="another run is writing to"):
         SharedRowFile(path, anew=True)
     anew.append({"a": 1})
     SharedRowFile(path).append({"b": 2})

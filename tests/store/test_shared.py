@@ -192,7 +192,7 @@ def test_a_name_that_leads_out_of_a_run_is_refused(tmp_path: Path, url: str, pat
     seal.with_name(f"{(ann.held()[0] / SENT).read_text()[:-12]}{found.digest}.json").write_text(json.dumps(data))
     seal.unlink()
     assert member(tmp_path, "bob", url).runs() == []
-    with pytest.raises(StoreError, match="no seal of a run"):
+    with pytest.raises(StoreError, match="not a seal of a run"):
         shared._parse(f"20260102T030405-abc234-{found.digest}", json.dumps(data).encode())
 
 
@@ -236,4 +236,4 @@ def test_a_run_that_is_too_large_to_be_read_hides_no_other(tmp_path: Path, url: 
     [sealed] = [seal for seal in bob.sealed().values() if seal.id == large.id]
     sealed.files["run.jsonl"] = shared.SentFile("0" * 64, 1 << 40)
     assert [folder.name for folder in bob.folders()] == [small.path.name]
-    assert "too large to be read, and is passed over" in capsys.readouterr().err
+    assert "too large to be read, and is skipped" in capsys.readouterr().err

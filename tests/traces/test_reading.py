@@ -92,10 +92,10 @@ def test_a_step_of_a_large_trace_is_read_without_what_follows(tmp_path: Path) ->
     data["nodes"][-1]["name"] = None
     path = saved(tmp_path, data)
     assert read_trace(path, step=0).label == "ProfilerStep#0", "the node that makes no sense is behind it"
-    with pytest.raises(BadTrace, match="its name is no text"):
+    with pytest.raises(BadTrace, match="its name is not text"):
         read_trace(path, step=2)
     del data["schema"]
-    with pytest.raises(BadTrace, match=r"it names no schema|its name is no text"):
+    with pytest.raises(BadTrace, match=r"it names no schema|its name is not text"):
         read_trace(saved(tmp_path, data), step=0)
 
 
@@ -136,20 +136,20 @@ def bent(change: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda node, data: node.update(id=True), "node True (aten::add): its id is no count"),
-        (lambda node, data: node.update(id=2**70), "node number 3: its id is no count"),
+        (lambda node, data: node.update(id=True), "node True (aten::add): its id is not a count"),
+        (lambda node, data: node.update(id=2**70), "node number 3: its id is not a count"),
         (lambda node, data: node.update(id=5), "node 5 (aten::add): its id was used"),
         (lambda node, data: node.update(ctrl_deps=[3]), "node 4 (aten::add): the node that it ran in"),
         (lambda node, data: node.update(ctrl_deps=5), "it runs inside itself"),
-        (lambda node, data: node.update(name=None), "node 4: its name is no text"),
+        (lambda node, data: node.update(name=None), "node 4: its name is not text"),
         (lambda node, data: node["inputs"]["shapes"].pop(), "node 4 (aten::add): inputs have 3 values, 2 shapes and 3 types"),
-        (lambda node, data: node["inputs"].update(types=[1, 2, 3]), "a type of its inputs is no text"),
-        (lambda node, data: node["attrs"].append({"name": "rf_id", "value": 2**70}), "rf_id is no number of 64 bits"),
+        (lambda node, data: node["inputs"].update(types=[1, 2, 3]), "a type of its inputs is not text"),
+        (lambda node, data: node["attrs"].append({"name": "rf_id", "value": 2**70}), "rf_id is not a number of 64 bits"),
         (lambda node, data: node["attrs"].append({"name": "tensor_range", "value": '{"0":[2,1]}'}), "tensor_range"),
         (lambda node, data: node.update(attrs=[{}]), "one of its attrs has no name"),
         (lambda node, data: data.update(schema="9.9.9"), "schema '9.9.9' is not known"),
         (lambda node, data: data.update(nodes=7), "'[' is expected, not '7'"),
-        (lambda node, data: data["nodes"].insert(2, 5), "node number 3: it is no object"),
+        (lambda node, data: data["nodes"].insert(2, 5), "node number 3: it is not an object"),
         (lambda node, data: data.pop("nodes"), "it has no nodes; it holds finish_ts"),
     ],
 )
@@ -191,7 +191,7 @@ def test_arguments_that_mean_nothing_name_the_node(tmp_path: Path, place: str, v
         ('{"schema":"1.1.1","nodes":[' + "[" * 100_000, "nested too deep"),
         ('{"schema":"1.1.1","nodes":[{"id":' + "9" * 5000 + "}]}", "cannot be read"),
         ('{"schema":"1.1.1","nodes":[{"id":1 "name":2}]' + " " * 50 + "}", "node number 1 is not valid JSON"),
-        ('{"version":"0.0.4"}\n{"id":"1","inputs":{"values":"__import__(1)"}}', "values is a text that is no list"),
+        ('{"version":"0.0.4"}\n{"id":"1","inputs":{"values":"__import__(1)"}}', "values is a text that is not a list"),
     ],
 )  # fmt: skip
 def test_texts_that_are_no_trace(tmp_path: Path, text: str, message: str) -> None:

@@ -137,7 +137,7 @@ def test_a_wrong_scale_is_wrong() -> None:
 
 def test_less_than_the_floor_that_is_asked_for_is_wrong() -> None:
     record = weighed("int4wo-32", rule="sqnr[floor=30]")
-    assert record.status == "wrong" and "at least 30 dB are asked for" in record.reason
+    assert record.status == "wrong" and "at least 30 dB are required" in record.reason
     assert weighed("int4wo-32", rule="sqnr[floor=15]").status == "ok"
 
 

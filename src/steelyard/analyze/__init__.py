@@ -1,1 +1,1 @@
-"""What stored results say about each other: comparing, gating and history, on a laptop with no framework."""
+"""Comparing, gating and history of stored results; no framework is needed."""

@@ -2,8 +2,8 @@
 
 In the manner of E-divisive, a segment is cut where its parts differ most, the cut counts when hardly any shuffled order of
 the same values gives one as clear, and the parts are searched again. Two things are better. A stretch in the middle is held
-against the rest as well, since a slowdown that was mended a few runs later moves no single cut far enough to be seen. And
-distances are those of scores that bound an outlier's say, which makes the search quadratic and rare slow runs harmless.
+against the rest as well, since a slowdown that was fixed a few runs later moves no single cut far enough to be seen. And distances are
+those of bounded scores, which limits the weight of an outlier, which makes the search quadratic and rare slow runs harmless.
 
 The answer for a segment depends on its values alone. It is kept, so a new point at the end makes only the segments that
 reach the end be searched again, and gives what a search from scratch would give.
@@ -53,7 +53,7 @@ class Stretch:
 
 @dataclass
 class Track:
-    """A series, which may grow at its end; what was found in a segment is found once."""
+    """A series, which may grow at its end; results for a segment are cached."""
 
     values: list[float] = field(default_factory=list)
     _known: dict[tuple[int, int, bool], Stretch | None] = field(default_factory=dict, repr=False)
@@ -69,7 +69,7 @@ class Track:
         return [Split(cut, step.p) for cut, step in zip(cuts, self._steps(cuts), strict=True) if step]
 
     def _cut(self) -> list[int]:
-        """Cut until no part has a clear stretch in it."""
+        """Cut until no segment has a clear stretch in it."""
         cuts: set[int] = set()
         waiting = [(0, len(self.values))]
         while waiting:

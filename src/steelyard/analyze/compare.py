@@ -1,4 +1,4 @@
-"""Two sides of stored runs, case by case: what changed, what cannot be said, and what is missing."""
+"""Two sides of stored runs, case by case: what changed, what cannot be compared, and what is missing."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ Confirm = Callable[[list[Delta]], tuple[list[Pair], dict[str, str]]]
 """Measures cases again, interleaved: the pairs there are, and for the other cases why there is none."""
 MOST_NAMED = 4
 OWN_METRICS = ("time", *WEIGHED)
-"""What is told of the pairs of a run: the whole, and what they have beside it."""
+"""Deltas from the pairs of a run: of the whole time, and of their parts."""
 
 
 @dataclass(frozen=True)
 class RunsSide:
     """One side of a comparison: one or several runs, oldest first, native or read from another tool's file.
 
-    `past` is what earlier runs on the same machine say about noise, where a store has them; a comparison takes that of its head.
+    `past` is the noise known from earlier runs on the same machine, if a store has them; a comparison takes that of its head.
     """
 
     name: str
@@ -60,11 +60,11 @@ class Mean(NamedTuple):
 
 @dataclass(frozen=True)
 class Comparison:
-    """Every case of the base with what can be said about it, and what a reader must know to judge that.
+    """A comparison: every case of the base with its delta or the reason for none, and notes.
 
     `deltas` has one per case and metric, in the order of base; `new` are the cases only in head. `means` maps a metric to
     the geometric mean of head over base. `figures` maps metric and case of a delta's head
-    to both sides' figures. `suite` is what the cases say of time together, where they are enough, and `conditions` maps base and
+    to both sides' figures. `suite` is the common change of time of all cases, if they are enough, and `conditions` maps base and
     head to what their times were taken under.
     """
 
@@ -95,7 +95,7 @@ def compare(
     allow_edited: bool = False,
     confirm: Confirm | None = None,
 ) -> Comparison:
-    """Match cases by id and judge each; a run against itself answers with the pairs that it holds."""
+    """Match cases by id and judge each; for a run against itself, use the pairs that it holds."""
     if base.runs == head.runs:
         return own_pairs(head, margins=margins, metrics=metrics)
     if both := {run.id for run in base.runs if run in head.runs}:
@@ -123,7 +123,7 @@ def compare(
 
 
 def own_pairs(side: RunsSide, *, margins: Mapping[str, float] = {}, metrics: Sequence[str] = OWN_METRICS) -> Comparison:
-    """What a run says about itself: the arms that were weighed together in it, with `--vs`, and the parts of their runs."""
+    """The comparisons inside a run: its pairs (measured with `--vs`) and their parts."""
     margin = margins.get("time", MARGIN)
     deltas: dict[tuple[str, ...], Delta] = {}
     figures: dict[str, dict[str, Both]] = {"time": {}}
@@ -143,7 +143,7 @@ def own_pairs(side: RunsSide, *, margins: Mapping[str, float] = {}, metrics: Seq
                 figures.setdefault(name, {})[pair.head.id] = (part.base, part.head) if alone else (None, None)
         for head, base in run.header.pairs:
             if (base, head) not in deltas:
-                left = silent(head, "time", margin, "failed", "it was to be weighed, and was not", paired=True)
+                left = silent(head, "time", margin, "failed", "it was to be compared, and was not", paired=True)
                 deltas[base, head] = replace(left, base=base)
         for id, why in unweighed(run.records).items():
             deltas["", id] = silent(id, "time", margin, "failed", f"{NOT_WEIGHED}{why}", paired=True)
@@ -165,7 +165,7 @@ def own_pairs(side: RunsSide, *, margins: Mapping[str, float] = {}, metrics: Seq
 def _own_times(pair: Pair, records: Mapping[str, Record]) -> Both:
     """Both arms' times in the blocks that were compared.
 
-    Old runs kept none: there the records', which were measured apart, have to do, unless both arms are one case with one record.
+    Old runs have none; the records' times, measured apart, are used instead, unless both arms are one case with one record.
     """
     if pair.base.id == pair.head.id or (pair.base.time and pair.head.time):
         return pair.base.time, pair.head.time
@@ -183,7 +183,8 @@ def _own_delta(pair: Pair, records: Mapping[str, Record], margin: float | None) 
 
 
 def suspicious(delta: Delta) -> bool:
-    """Worth measuring again interleaved: called a change, or so far off that only noise kept it from being called one."""
+    """Whether to measure a case again interleaved: it is called a change, or its ratio is beyond the margin and only noise kept it from
+    being called one."""
     if delta.paired or delta.ratio is None or delta.metric != "time":
         return False
     beyond = not 1 / (1 + delta.margin) <= delta.ratio <= 1 + delta.margin
@@ -193,14 +194,13 @@ def suspicious(delta: Delta) -> bool:
 def _confirmed(deltas: Sequence[Delta], confirm: Confirm) -> tuple[list[Delta], list[str]]:
     suspects = sorted(filter(suspicious, deltas), key=lambda delta: 1.0 if delta.p is None else delta.p)
     if not suspects:
-        return list(deltas), ["nothing was suspicious, so nothing was measured again"]
+        return list(deltas), ["no case looked changed, so nothing was measured again"]
     return replaced(deltas, suspects, confirm, "suspicious cases")
 
 
 def replaced(deltas: Sequence[Delta], suspects: Sequence[Delta], confirm: Confirm, name: str) -> tuple[list[Delta], list[str]]:
-    """Put what was measured interleaved in place of what was not; what could not be measured stays as it was, with the reason.
-
-    What was measured again is judged together, as the pairs of any run are.
+    """Replace deltas by those measured again, interleaved; cases that could not be measured keep theirs, with the reason. The new pairs are
+    judged together, as the pairs of any run are.
     """
     chosen = {delta.head for delta in suspects}
     found, reasons = confirm(list(suspects))
@@ -225,8 +225,8 @@ def timed(runs: Sequence[Run]) -> bool:
 
 
 def usual_metrics(runs: Sequence[Run]) -> tuple[str, ...]:
-    """What is compared where nobody says: time, with those of its parts that requests have, or where nothing has a time every figure
-    whose better direction is known."""
+    """The metrics compared by default: time, and for requests its parts; if no record has a time, every metric whose better direction is
+    known."""
     if timed(runs):
         parts = {name for run in runs for record in run.records if generates(record.metrics) for name in record.metrics}
         return tuple(name for name in ("time", *TOLD) if name == "time" or name in parts)
@@ -235,7 +235,7 @@ def usual_metrics(runs: Sequence[Run]) -> tuple[str, ...]:
 
 
 def check_metrics(metrics: Sequence[str], runs: Sequence[Run], kind: str, where: str = "") -> None:
-    """A metric that nothing has is a spelling mistake or a missing option of `run`, never an empty answer or a pass."""
+    """Raise an error for a metric that no record has: it is misspelt or an option of `run` was missing, and must not pass."""
     known = {name for run in runs for record in run.records for name in record.metrics}
     known |= {name for run in runs for pair in run.pairs for name in pair.parts}
     for metric in metrics:
@@ -246,7 +246,7 @@ def check_metrics(metrics: Sequence[str], runs: Sequence[Run], kind: str, where:
 def mean_ratios(deltas: Sequence[Delta]) -> dict[str, Mean]:
     """Geometric mean of head over base by metric, over the cases that both sides have and whose ratio is sound.
 
-    There is none where a run compares with several bases: faster than numpy and slower than eager have no mean.
+    A run that compares with several bases has none: faster than numpy and slower than eager have no mean.
     """
     known: dict[str, list[Delta]] = {}
     for delta in deltas:
@@ -263,7 +263,7 @@ def mean_ratios(deltas: Sequence[Delta]) -> dict[str, Mean]:
 
 
 def base_kinds(deltas: Sequence[Delta]) -> set[str]:
-    """What cases are compared to, where that is another stack: its variant, with the backend where that is another too."""
+    """The base stack of cases: its variant, with the backend if that differs too."""
     stacks = {tuple(id.rpartition("@")[2] for id in (delta.base, delta.head)): delta for delta in deltas}
     found = set()
     for delta in stacks.values():
@@ -277,7 +277,7 @@ def base_kinds(deltas: Sequence[Delta]) -> set[str]:
 
 
 def reach(ends: Sequence[tuple[float | None, float | None]]) -> tuple[float | None, float | None]:
-    """The ends of a geometric mean by the ends of what it is the mean of; none where one of those is open."""
+    """The ends of a geometric mean from the ends of its terms; none if one of those is open."""
     lows, highs = ([end for end in side if end] for side in ([low for low, _ in ends], [high for _, high in ends]))
     if not ends or len(lows) + len(highs) < 2 * len(ends):
         return None, None

@@ -15,7 +15,7 @@ OTHER_LOAD = "other_load"
 """The name under which a record keeps how many CPUs other work had while it was timed."""
 OWN_THREADS = "the program's own threads"
 BUSY = 0.5
-"""CPUs of other work, or of load, between two sides that a reader must hear of."""
+"""Difference between two sides in CPUs of other work, or of load, from which a note is printed."""
 GRADES = ("A", "B", "C", "D", "?")
 UNKNOWN = "conditions unknown"
 _COMMAND, _ASKED = "command", "OMP_NUM_THREADS"
@@ -24,7 +24,7 @@ _MOST_THREADS = 10**6
 
 @dataclass(frozen=True)
 class Conditions:
-    """Under what the times of one or several runs were taken; `text` says it in one line.
+    """The conditions of one or several runs; `text` has them in one line.
 
     `threads` are the counts that cases were given, `load_at_start` and `other_load` the least and the most seen, in CPUs, and
     `noise` counts the records of each grade.
@@ -38,7 +38,7 @@ class Conditions:
 
 
 def seen(machines: Iterable[Mapping[str, Any]], records: Sequence[Record]) -> Conditions:
-    """The conditions of runs on these machines, as far as these records tell them."""
+    """The conditions of runs on these machines, as far as the records hold them."""
     starts, others = _loads(machines, records)
     threads = sorted({count for record in records if (count := threads_of(record)) is not None and 0 < count < _MOST_THREADS})
     grades = Counter(str(record.effective.get("noise")) for record in records)
@@ -70,7 +70,7 @@ def side_lines(found: Mapping[str, Conditions]) -> list[str]:
 
 
 def threads_of(record: Record) -> int | None:
-    """How many threads we gave a case; None for a program that chose for itself, and where another tool measured."""
+    """The number of threads a case was given; None for a program that chooses itself, and for other tools' results."""
     case, had = record.case, record.effective.get("threads")
     threads = had if type(had) is int else case.get("threads", 1)
     if "tool" in record.effective or type(threads) is not int:
@@ -128,7 +128,7 @@ def conditions(machine: Mapping[str, Any], records: Sequence[Record]) -> list[st
 
 
 def differing(base: Sequence[Run], head: Sequence[Run], shared: Iterable[str]) -> list[str]:
-    """What two sides were measured under, where it is not alike: one plain sentence."""
+    """A sentence on differences between the conditions of two sides; empty if they are alike."""
     cases = set(shared)
     sides = [_side(runs, cases) for runs in (base, head)]
     apart = [
@@ -143,7 +143,7 @@ def differing(base: Sequence[Run], head: Sequence[Run], shared: Iterable[str]) -
 
 
 def _protocols(base: Sequence[Run], head: Sequence[Run], cases: set[str]) -> list[str]:
-    """A sentence where one side took a fixed number of calls and the other sampled until it was precise enough."""
+    """A sentence if one side took a fixed number of calls and the other sampled until precise enough."""
     ways = [" and ".join(sorted({_protocol(record) for record in _timed(runs, cases)})) for runs in (base, head)]
     return [f"timed in different ways: base by {ways[0]}; head by {ways[1]}"] if all(ways) and ways[0] != ways[1] else []
 
@@ -181,5 +181,5 @@ def _cpus(load: float) -> str:
 
 
 def _number(value: Any) -> float | None:
-    """A file may hold anything here."""
+    """A number from a file, or None if the value is something else."""
     return float(value) if isinstance(value, (int, float)) and is_amount(value) and value < 1e6 else None

@@ -1,4 +1,4 @@
-"""A run held against the failures that were expected of it: new failures and new passes both show."""
+"""A run compared with its expected failures: new failures and new passes are both reported."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from steelyard.model.record import BAD, Record
 
 @dataclass(frozen=True)
 class Remark:
-    """What is said of one case: how it ended, what was expected of it, and why."""
+    """One case: how it ended, what was expected, and why."""
 
     case: str
     status: str
@@ -30,7 +30,7 @@ class Remark:
 
 @dataclass(frozen=True)
 class Foreseen:
-    """The failures nobody expected, the expected ones that passed, those that came as expected, and entries that fit no case."""
+    """Unexpected failures, expected ones that passed, failures as expected, and entries that fit no case."""
 
     new_failures: tuple[Remark, ...] = ()
     new_passes: tuple[Remark, ...] = ()
@@ -41,7 +41,7 @@ class Foreseen:
 def hold(records: Sequence[Record], expectations: Sequence[Expectation], elsewhere: Sequence[Case] = ()) -> Foreseen:
     """Sort the outcomes of a run; where several entries fit a case, one that covers its outcome is enough.
 
-    `elsewhere` are cases that were left out of the run: entries for them are not useless.
+    `elsewhere` are cases that were left out of the run: entries for them do not count as fitting no case.
     """
     failures: list[Remark] = []
     passes: list[Remark] = []

@@ -1,4 +1,4 @@
-"""Whether a change may pass: a comparison held against a policy, with an exit code and everything that led to it.
+"""Whether a change may pass: a comparison judged by a policy, with an exit code and the findings behind it.
 
 Only what lies wholly beyond its margin, on the bad side, and was measured interleaved is a regression. What is not settled
 (the interval holds an edge of the margin) or not confirmed (the runs were made apart) is listed with its numbers, and never
@@ -55,9 +55,9 @@ _COUNTED: Mapping[Kind, tuple[int, str]] = {
 CODES: Mapping[Kind, int] = {kind: code for kind, (code, _) in _COUNTED.items()}
 WORDS: Mapping[Kind, str] = {kind: words for kind, (_, words) in _COUNTED.items()}
 OPEN: tuple[Kind, ...] = ("not confirmed", "slower", "unclear")
-"""Compared, and neither a regression nor known to be none."""
+"""Outcomes that were compared and are neither a regression nor known to be none."""
 MOST_HIDDEN = 20
-"""Cases that are measured again only because they were too noisy to tell: the noisiest."""
+"""The most cases measured again only because they were too noisy to decide: the noisiest."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ class Judged:
 
     @property
     def ruled(self) -> bool:
-        """Whether a rule of HUD's decided what it is; where it only says that a case passes as before, margins did."""
+        """Whether a rule of HUD's decided the outcome; if the rule only says that a case passes as before, margins decided."""
         return self.hud is not None and not (self.hud.label == "neutral" and isinstance(self.hud.old, str))
 
     @property
@@ -112,9 +112,8 @@ class Judged:
 
 @dataclass(frozen=True)
 class Judgement:
-    """The verdict, the findings it rests on, worst first within each kind, and what a reader must know.
-
-    `suite` is what all cases say together; it counts where it is a regression. `conditions` are those of base and head.
+    """The verdict, its findings, worst first within each kind, and notes. `suite` is the statement about all cases; it counts if it is a
+    regression. `conditions` are those of base and head.
     """
 
     outcome: Outcome
@@ -194,7 +193,8 @@ def compare_under(policy: Policy, base: RunsSide, head: RunsSide, *, allow_edite
 
 
 def confirmed(comparison: Comparison, policy: Policy, confirm: Confirm) -> Comparison:
-    """Measure again, interleaved, what looks slower and what noise may hide, and believe that; what cannot be measured stays as it was."""
+    """Measure cases again, interleaved, that look slower or are too noisy, and use the new results; cases that cannot be measured keep the
+    old ones."""
     counted = [delta for delta in comparison.deltas if not excuse(policy, delta.head, "slower", delta.ratio)]
     slow = list({delta.head: delta for delta in counted if looks_slower(delta)}.values())
     noise = {delta.head: _noise(delta, comparison.figures.get("time", {})) for delta in counted if delta not in slow}
@@ -211,7 +211,7 @@ def confirmed(comparison: Comparison, policy: Policy, confirm: Confirm) -> Compa
 
 
 def looks_slower(delta: Delta) -> bool:
-    """Called slower by runs made apart, or so far off that only noise kept it from being called that."""
+    """Whether runs made apart call it slower, or its ratio is beyond the margin and only noise kept it from being called slower."""
     return suspicious(delta) and delta.ratio is not None and delta.ratio > 1
 
 
@@ -220,13 +220,13 @@ def _open(delta: Delta) -> bool:
 
 
 def _noise(delta: Delta, times: Mapping[str, Both]) -> float:
-    """How wide the wider of two times made apart is, as a share of it: a change that is smaller would not show in it."""
+    """The relative width of the wider of two intervals: a smaller change would not show."""
     ends = [(figure.value, figure.low, figure.high) for figure in times.get(delta.head, ()) if figure]
     return max((0.5 * (high - low) / value for value, low, high in ends if low is not None and high is not None and value > 0), default=0.0)
 
 
 def judge(comparison: Comparison, base: RunsSide, head: RunsSide, policy: Policy, *, strict: bool = False) -> Judgement:
-    """What every delta and every failure means under the policy."""
+    """The findings: every delta and every failure under the policy."""
     alone = base.runs == head.runs
     before, after = ({id: records[max(records)] for id, records in held(side.runs).items()} for side in (base, head))
     found: dict[tuple[str, ...], Judged] = {}
@@ -258,7 +258,7 @@ def judge(comparison: Comparison, base: RunsSide, head: RunsSide, policy: Policy
 
 
 def suite_under(policy: Policy, comparison: Comparison) -> Suite | None:
-    """What the cases say together that nobody excuses, by the margins that hold for them and with what was measured again."""
+    """The statement about all cases without an excuse, by their margins and with the repeated measurements."""
     excused = {delta.head for delta in comparison.deltas if excuse(policy, delta.head, "slower", delta.ratio)}
     deltas = [replace(delta, margin=max(delta.margin, policy.floor or 0.0)) for delta in comparison.deltas]
     suite = retold(comparison.suite, [delta for delta in deltas if delta.head not in excused])
@@ -285,7 +285,7 @@ def _together(suite: Suite | None, findings: Sequence[Judged], policy: Policy) -
 
 
 def _decided(finding: Judged) -> bool:
-    """Whether a comparison has an answer; what is excused was answered by whoever wrote the policy."""
+    """Whether a comparison is decided; an excused one is decided by the policy."""
     return bool(finding.excuse) or (finding.compared and finding.kind not in OPEN)
 
 
@@ -304,7 +304,7 @@ def _above(delta: Delta, floor: float) -> Delta:
 
 
 def _kind(delta: Delta, before: Records, after: Records, *, sure: bool) -> Kind:
-    """What a delta is to the gate; `sure` where runs made apart may decide, as for bytes, which do not drift with the machine."""
+    """The outcome of a delta; `sure` if runs made apart may decide, as for bytes, which do not drift with the machine."""
     here, there = after.get(delta.head), before.get(delta.base)
     if delta.verdict == "failed" or (delta.verdict == "incomparable" and any(side and side.status != "ok" for side in (here, there))):
         if here and here.status == "ok" and there and there.status != "ok":
@@ -321,7 +321,7 @@ def _finding(kind: Kind, delta: Delta, reason: str = "") -> Judged:
 
 
 def _failures(comparison: Comparison, after: Records, alone: bool) -> Iterator[Judged]:
-    """Broken cases that no delta speaks of: those only in head, and in a single run all that were weighed against nothing."""
+    """Broken cases without a delta: those only in head, and in a single run those without a base."""
     for id in after if alone else comparison.new:
         if after[id].status in BAD:
             words = status_words(after[id])
@@ -329,7 +329,7 @@ def _failures(comparison: Comparison, after: Records, alone: bool) -> Iterator[J
 
 
 def _broken_graphs(before: Records, after: Records) -> Iterator[Judged]:
-    """Compiled cases that fall apart into more graphs than in base: no clock need see it, and whoever compiles wants to know."""
+    """Compiled cases with more graph breaks than in base, which timing may not show."""
     for id in after.keys() & before.keys():
         was, now = (records[id].effective.get("graph_breaks") for records in (before, after))
         if type(was) is int and type(now) is int and now > was:
@@ -337,7 +337,7 @@ def _broken_graphs(before: Records, after: Records) -> Iterator[Judged]:
 
 
 def _passes(comparison: Comparison, after: Records, policy: Policy) -> Iterator[Judged]:
-    """What was expected to be bad and is not: the policy can be tightened."""
+    """Cases expected to be bad that are not: the policy can be tightened."""
     for item in policy.expected:
         for id in filter(item.fits, after):
             reason = f"expected {item.outcome}{f' ({item.reason})' if item.reason else ''}"
@@ -349,7 +349,7 @@ def _passes(comparison: Comparison, after: Records, policy: Policy) -> Iterator[
 
 
 def excuse(policy: Policy, case: str, outcome: str, ratio: float | None = None) -> str:
-    """Why the policy does not mind an outcome of a case, changed by a ratio where there is one; empty when it does."""
+    """The policy's excuse for an outcome of a case (`ratio` is its change, if any); empty if there is none."""
 
     def words(kind: str, item: Excuse) -> str:
         return f"{kind}: {item.reason}" if item.reason else kind
@@ -361,7 +361,7 @@ def excuse(policy: Policy, case: str, outcome: str, ratio: float | None = None) 
 
 @dataclass(frozen=True)
 class _Scale:
-    """What it takes for a finding to count."""
+    """Whether a finding counts, by the policy."""
 
     policy: Policy
     before: Records
@@ -398,11 +398,11 @@ class _Scale:
 
 
 def _policy_notes(policy: Policy, cases: set[str], weighed: set[str] | None) -> Iterator[str]:
-    """What of a policy had no effect; `weighed` are the metrics that the pairs of a single run have."""
+    """Notes on parts of a policy without effect; `weighed` are the metrics that the pairs of a single run have."""
     patterns = [(key, item.pattern) for key, items in (("expected", policy.expected), ("allowed", policy.allowed)) for item in items]
     for key, pattern in (*patterns, *(("cases", pattern) for pattern in policy.cases)):
         if not any(Excuse(pattern).fits(case) for case in cases):
             yield f'{key}."{pattern}" in the policy fits no case'
     others = [metric for metric in policy.metrics if weighed is not None and metric not in ("time", *weighed)]
     if others:
-        yield f"pairs are weighed by time alone, so {', '.join(others)} was not judged"
+        yield f"pairs compare only time, so {', '.join(others)} was not judged"

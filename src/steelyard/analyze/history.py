@@ -25,7 +25,7 @@ from steelyard.store.runs import Run, Store, moment, read_run
 
 MOST_POINTS = 500
 MOST_READ = 20
-"""Of so many of the newest runs the conditions are told; for more, every file of the store would be read."""
+"""The number of newest runs whose conditions are reported; for more, every file of the store would be read."""
 CONFIDENCE = 0.95
 """A new level of three points among ten, the fewest there are, cannot have an interval of 99 %, which other effects have."""
 DIGITS = 9
@@ -75,7 +75,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Apart:
-    """Runs of the same case on another machine, which say nothing about this series."""
+    """Runs of the same case on another machine, which are not comparable with this series."""
 
     machine_key: str
     points: int
@@ -84,7 +84,7 @@ class Apart:
 
 @dataclass(frozen=True)
 class History:
-    """What is known of a case over time; `broken` counts records that are not ok, `searched` the newest points looked at.
+    """A case over time; `broken` counts records that are not ok, `searched` the newest points looked at.
 
     `conditions` are those of the newest points, where one case was asked for.
     """
@@ -112,7 +112,7 @@ def history(store: Store, case: str, machine_key: str | None = None) -> History:
 
 
 def _conditions(points: Sequence[Point], entries: Sequence[Entry], source: _Source) -> Conditions | None:
-    """What the newest points were measured under; a run whose file is gone or broken by now is left out."""
+    """The conditions of the newest points; runs whose file is missing or broken are left out."""
     wanted = {(point.run, point.number) for point in points}
     machines, records = [], []
     for entry in entries:
@@ -152,7 +152,7 @@ def histories(
 
 
 def _mark(entry: Entry) -> tuple[int, str]:
-    """What an entry of a saved run and its copy in an exported file have in common."""
+    """A key by which an entry of a saved run and its copy in an exported file are recognised as the same."""
     return int(moment(entry.created)), "" if entry.time is None else f"{entry.time:.9g}"
 
 
@@ -296,7 +296,7 @@ def shift(before: Floats, after: Floats, confidence: float = CONFIDENCE) -> Inte
 
 
 def _explained(change: Change, entries: Sequence[Entry], source: _Source) -> Change:
-    """A change with what else is not the same on both sides of it."""
+    """A change with further differences between both sides of it."""
     try:
         old, new = (source.record(entries[index]) for index in (change.index - 1, change.index))
     except (StoreError, IndexError):
@@ -305,7 +305,7 @@ def _explained(change: Change, entries: Sequence[Entry], source: _Source) -> Cha
 
 
 def differences(old: Record, new: Record) -> Iterable[str]:
-    """What is not the same in two records of a case besides the time: sources and versions, one phrase each."""
+    """Differences between two records of a case besides the time: sources and versions, one phrase each."""
     for part in ("workload", "variant"):
         if old.source.get(part) != new.source.get(part):
             yield f"source of the {part}"

@@ -1,7 +1,7 @@
 """HUD's rules for what is a regression, with its labels: of two values, of two statuses, and of a series over two windows of days.
 
-They look at values alone. No spread is in them, so on a noisy machine they call changes that are none; the gate's own margins do
-not. What HUD gets wrong is right here: direction is the metric's own, so that a faster time is never painted red.
+They look at values without their spread, so on a noisy machine they report changes that are noise; the gate's own margins do not. One
+mistake of HUD's is corrected: the direction is the metric's own, so that a faster time is never marked red.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ CellLabel = Literal["regression", "good", "neutral", "warning", "missing"]
 SeriesLabel = Literal["insufficient_data", "regression", "suspicious", "no_regression"]
 Severity = Literal["unknown", "none", "no_regression", "insufficient_data", "suspicious", "regression"]
 SEVERITIES: tuple[Severity, ...] = get_args(Severity)
-"""From the least to the worst."""
+"""Labels, from the least bad to the worst."""
 USUAL: Mapping[Way, tuple[float, float]] = {"up": (0.9, 1.1), "down": (1.15, 0.85)}
 """HUD's bad and good where a policy does not say, by where better lies."""
 WAYS: Mapping[str, Way] = {"higher": "up", "lower": "down", "none": ""}
@@ -31,7 +31,7 @@ FEWEST_POINTS = 2
 TRAILING = 2
 ELSEWHERE = 3
 MOSTLY = 0.9
-"""Share of series without enough data from which on a report says that, and nothing else."""
+"""If at least this share of series has too little data, a report says only that."""
 DAY = 86400.0
 
 
@@ -65,7 +65,7 @@ class SeriesPoint:
 
 @dataclass(frozen=True)
 class SeriesVerdict:
-    """What a rule says of a series: the value it was held against, and the points of the comparison window."""
+    """A rule applied to a series: the value it was compared with, and the points of the comparison window."""
 
     label: SeriesLabel
     baseline: float | None = None
@@ -74,7 +74,7 @@ class SeriesVerdict:
 
 
 def fits(pattern: str, name: str) -> bool:
-    """Whether a pattern means a metric; case, unit and spelling do not matter, and what a benchmark is about is its `time`."""
+    """Whether a pattern matches a metric; case, unit and spelling do not matter, and a benchmark's main time is `time`."""
     wanted = pattern.lower().strip()
     plain = pattern if "*" in pattern or "?" in pattern else spelled(pattern)
     return fnmatchcase(name.lower(), wanted) or fnmatchcase(spelled(name), plain.lower())
@@ -107,7 +107,7 @@ def ratio_cell(rule: RatioRule, old: float | None, new: float | None, better: st
     if not rule.way and better == "none":
         return HudCell("neutral", "neither direction of it is known to be the better one")
     if old < 0 or not (math.isfinite(old) and math.isfinite(new)):
-        return HudCell("neutral", "a ratio to a negative or infinite value says nothing")
+        return HudCell("neutral", "a ratio to a negative or infinite value has no meaning")
     worse, fine = (new > old * bad, new < old * good) if way == "down" else (new < old * bad, new > old * good)
     side, other = ("above", "below") if way == "down" else ("below", "above")
     share = f"{new / old:.3g} of base" if old else "base is 0"
@@ -121,7 +121,7 @@ def ratio_cell(rule: RatioRule, old: float | None, new: float | None, better: st
 
 
 def _lacking(old: object, new: object) -> str:
-    """Which side has none of it."""
+    """Words for the side without a value or status."""
     return "neither has" if old is None and new is None else f"{'base' if old is None else 'head'} has"
 
 
@@ -202,7 +202,7 @@ def judge_series(
 
 
 def _check_side(rule: WindowRule, better: str) -> None:
-    """A rule must not call the better side bad."""
+    """Raise an error if a rule calls the better side bad."""
     good = {"greater_equal": "higher", "greater_than": "higher", "less_equal": "lower", "less_than": "lower"}.get(rule.condition)
     if good and better in ("higher", "lower") and better != good:
         raise UsageError(
@@ -212,7 +212,7 @@ def _check_side(rule: WindowRule, better: str) -> None:
 
 
 def report_status(labels: Sequence[SeriesLabel]) -> Severity:
-    """One word for a whole report: the worst label; mostly no data is said before all being well."""
+    """One word for a whole report: the worst label; "mostly no data" takes precedence over "all well"."""
     counted = Counter(labels)
     if not labels:
         return "unknown"

@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 LEAST_MARGIN, MOST_MARGIN = 0.001, 0.99
 MOST_NAMED = 4
 ASIDE = ("overhead", "discarded", "time_q10", "build_time", "first_call_time")
-"""Figures of our own runs that tell how something was measured, not how fast it is."""
+"""Metrics of our own runs about the measuring, not about speed."""
 
 
 def metric_names(metric: str, record: Record | None) -> Iterator[str]:
-    """What a figure is called: by us, and by the file that it was read from."""
+    """The names of a metric: ours, and that of the file it was read from."""
     yield metric
     if named := title_in_file(metric, record):
         yield named
@@ -51,13 +51,13 @@ def unit_in_file(metric: str, figure: Figure, record: Record | None) -> tuple[st
 
 
 def rule_of(rules: Sequence[hud.Rule], metric: str, record: Record | None) -> hud.Rule | None:
-    """The rule for a figure; one about the measuring itself has to be named, and is in no pattern."""
+    """The rule for a figure; a metric about the measuring itself must be named exactly; patterns do not match it."""
     named = [rule for rule in rules if metric not in ASIDE or not set("*?") & set(rule.pattern)]
     return hud.rule_for(named, metric_names(metric, record))
 
 
 def with_figures(policy: Policy, runs: Sequence[Run]) -> tuple[Policy, list[str]]:
-    """A policy that compares every figure that a ratio rule means, and what a reader must know of rules that mean none."""
+    """A policy that compares every metric a ratio rule matches, and notes on rules that match none."""
     if policy.hud is None:
         return policy, []
     notes = ["[hud.window] is about days, not about two sides: steelyard as v3 policy applies it"] if policy.hud.windows else []
@@ -102,11 +102,11 @@ def rules_time(policy: Policy, records: Iterable[Record]) -> bool:
 KINDS: Mapping[str, tuple[Kind, Verdict]] = {
     "regression": ("regression", "slower"), "good": ("improvement", "faster"), "neutral": ("same", "same"),
 }  # fmt: skip
-"""What the gate makes of a label that two values have."""
+"""The gate's outcome for a label of two values."""
 
 
 def recast(finding: Judged, policy: HudPolicy, before: Mapping[str, Record], after: Mapping[str, Record]) -> Judged:
-    """A finding as HUD's rules see it, with its label; they look at no interval. One that no rule is about stays as it is."""
+    """A finding judged by HUD's rules, with its label; they ignore intervals. A finding without a rule is unchanged."""
     old, new = before.get(finding.base), after.get(finding.case)
     rule = rule_of(policy.ratios, finding.metric, new or old)
     better = next((figure.better for figure in (finding.now, finding.was) if figure), "lower")
@@ -126,7 +126,7 @@ def _values(finding: Judged) -> tuple[float | None, float | None]:
 
 
 def _has_zero(finding: Judged) -> bool:
-    """Whether there are two values and no ratio, since one is 0 or less; HUD has a label for them all the same."""
+    """Whether there are two values and no ratio, since one is 0 or less; HUD still has a label for them."""
     return finding.ratio is None and finding.reason.endswith(UNPOSITIVE) and None not in _values(finding)
 
 
@@ -181,7 +181,7 @@ class SeriesReport:
 
 @dataclass(frozen=True)
 class WindowReport:
-    """What the windowed rules say of all series; `end` is where the newer window ends, `skipped` are metrics that no rule is about."""
+    """The results of the windowed rules for all series; `end` is where the newer window ends, `skipped` are metrics without a rule."""
 
     status: hud.Severity
     end: float
@@ -233,6 +233,6 @@ def report(runs: Sequence[Run], windows: HudWindows, end: float | None) -> Windo
 
 
 def _factor(rule: WindowRule, metric: str, figure: Figure, record: Record) -> float:
-    """How much of our unit makes one of the unit that a rule is about: the one in its name, else that of the file."""
+    """The factor from our unit to the unit that a rule is about: the one in its name, else that of the file."""
     named = metric_words.UNITS.get(metric_words.split(rule.pattern)[1].strip().lower())
     return named[1] if named and named[0] == figure.unit else unit_in_file(metric, figure, record)[1]

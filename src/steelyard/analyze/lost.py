@@ -1,4 +1,4 @@
-"""Cases whose lines are gone from a run's file: they were measured, so they are missing from a comparison and not simply absent."""
+"""Cases whose lines are gone from a run's file: since they were measured, a comparison reports them as missing."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def lost_cases(runs: Sequence[Run]) -> dict[str, str]:
 
 
 def lost_pairs(run: Run) -> dict[str, str]:
-    """Cases of a run that were weighed and whose comparison is gone, each with the reason."""
+    """Cases of a run whose comparison was measured and is missing from the file, each with the reason."""
     if not run.loss.pairs:
         return {}
     told = {arm.id for pair in run.pairs for arm in (pair.base, pair.head)} | unweighed(run.records).keys()

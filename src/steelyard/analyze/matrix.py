@@ -1,4 +1,4 @@
-"""Models by stacks: who is right, who is fastest, and by how much over any of them."""
+"""Models by stacks: which are right, which is fastest, and by how much over each of them."""
 
 from __future__ import annotations
 
@@ -55,9 +55,9 @@ class SpeedupMean:
 
 @dataclass(frozen=True)
 class Against:
-    """Everything held against one column.
+    """Everything compared with one column.
 
-    `means` are over the rows where every column that ever worked is ok, so that they can be held against each other; `each`
+    `means` are over the rows where every column that ever worked is ok, so that they can be compared with each other; `each`
     are over the rows that the column shares with the baseline.
     """
 
@@ -68,7 +68,7 @@ class Against:
 
 @dataclass(frozen=True)
 class Passes:
-    """How many cases of a column came out how; `unsupported` are all that could not be asked."""
+    """Counts of a column's cases by result; `unsupported` are all that could not be run."""
 
     ok: int
     wrong: int
@@ -120,7 +120,7 @@ def matrix(
 
 
 def _versus(runs: Sequence[Run], laid: Grid) -> str | None:
-    """What the newest run was weighed against, where that is a column here."""
+    """The base of the newest run's comparisons, if it is a column here."""
     asked = runs[-1].header.settings.get("vs") if runs else None
     known = {name for column in laid.columns for name in (variant_of(column), bare(column))}
     return asked if isinstance(asked, str) and asked in known else None
@@ -184,7 +184,7 @@ def _speedups(
 
 
 def over(base: Figure, own: Figure) -> tuple[float, float | None, float | None]:
-    """One time over another; the interval takes both at their worst, since nothing is known of what they share."""
+    """One time over another; the interval takes both at their worst, since it is unknown how they are correlated."""
     ends = [end for end in (base.low, base.high, own.low, own.high) if end is not None and 0 < end < math.inf]
     if len(ends) < 4:
         return base.value / own.value, None, None
@@ -192,7 +192,7 @@ def over(base: Figure, own: Figure) -> tuple[float, float | None, float | None]:
 
 
 def mean_of(speedups: Iterable[Speedup | None]) -> SpeedupMean | None:
-    """The geometric mean of those there are."""
+    """The geometric mean of the existing values."""
     known = [item for item in speedups if item]
     if not known:
         return None
@@ -213,7 +213,7 @@ class Wins:
 
 
 def wins(table: StackTable) -> Wins:
-    """Who is the fastest where: two stacks are apart where their intervals are, or their times where there are no intervals."""
+    """The fastest stack of each row: two stacks differ if their intervals do not overlap, or without intervals if their times differ."""
     found: Counter[str] = Counter()
     close = 0
     for row, cells in enumerate(table.cells):

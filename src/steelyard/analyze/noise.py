@@ -1,11 +1,10 @@
 """How much two runs of the same code differ: the noise that a comparison across time has to overcome.
 
-A run is one draw of everything that outlives a call: the process, its memory layout, the machine's mood that hour. So the
-noise is learned between runs, never from the many samples inside one. What it is learned from is the first of these that
-there is: replicate runs of a side; earlier runs on the same machine; the spread of all cases, where most did not change; an
-assumption.
+A run is one draw of everything that stays the same within it: the process, its memory layout, the state of the machine in that hour. So the
+noise is learned between runs, never from the many samples inside one. It is learned from the first of these that is available: replicate
+runs of a side; earlier runs on the same machine; the spread of all cases, where most did not change; an assumption.
 
-What all cases did together is a matter of its own. Where the runs of both sides take turns in time, or earlier runs show how
+A shift common to all cases is treated separately. Where the runs of both sides take turns in time, or earlier runs show how
 far runs usually differ in all cases alike, it is noise like any other. Else it cannot be told from a change of the machine, so
 the interval covers both readings; and where the cases are too few to show what they did together, the noise between sessions
 is taken from earlier runs, or assumed, on top of that between replicates.
@@ -63,9 +62,9 @@ class Logs:
 
 @dataclass(frozen=True)
 class Noise:
-    """SD of each case's log-ratio; `shift` is what all cases moved together, which may be the machine's doing.
+    """SD of each case's log-ratio; `shift` is what all cases moved together, which may come from the machine.
 
-    `common` is how far the two sides differ in all cases alike without a change; None where nothing shows it.
+    `common` is how far the two sides differ in all cases alike without a change; None if it is unknown.
     """
 
     spreads: Mapping[str, Spread]
@@ -120,12 +119,12 @@ def between_runs(
 
 
 def _usual(spreads: Mapping[str, Spread]) -> Spread:
-    """The noise of a case in the middle: what all of them may share where nothing tells the parts apart."""
+    """The median noise of the cases: used for the common part if the two parts are not known separately."""
     return Spread(median([spread.sd for spread in spreads.values()]), min(spread.freedom for spread in spreads.values()))
 
 
 def _from_past(found: Mapping[str, Logs], past: Past, least: float) -> Noise | None:
-    """The noise of earlier runs, and no less than tonight's cases show where they are many; None where most cases are new."""
+    """The noise of earlier runs, but at least that seen in the present cases if they are many; None if most cases are new."""
     known = {id: spread for id in found if (spread := past.of(id))}
     if 2 * len(known) < len(found):
         return None
@@ -144,7 +143,7 @@ def _from_past(found: Mapping[str, Logs], past: Past, least: float) -> Noise | N
 
 
 def _after_the_past(known: Noise, earlier: Noise) -> Noise:
-    """Replicates of one hour with what earlier runs say about the next one."""
+    """Noise of replicates made in one hour, plus the noise between hours known from earlier runs."""
     spreads = {id: _sum(spread, earlier.spreads[id]) for id, spread in known.spreads.items()}
     return Noise(spreads, 0.0, f"{known.words}; {earlier.words}", earlier.common)
 
@@ -156,7 +155,7 @@ def _sum(one: Spread, other: Spread) -> Spread:
 
 
 def _from_cases(found: Mapping[str, Logs], least: float) -> Noise:
-    """Under the assumption that most cases did not change, their ratios show the noise, and their common shift the machine's."""
+    """Under the assumption that most cases did not change, their ratios show the noise, and their common shift that of the machine."""
     ratios = [logs.ratio for logs in found.values()]
     shift, usual = median(ratios), median([logs.within for logs in found.values()])
     sd = robust_sd([ratio - shift for ratio in ratios])
@@ -197,7 +196,7 @@ def _from_replicates(found: Mapping[str, Logs], least: float, alternating: bool,
 
 
 def _between_sessions(known: Noise, sd: float) -> Noise:
-    """Replicates made one after the other share an hour: what the next hour brings adds to their noise, once for each side."""
+    """Replicates made one after the other share an hour: the noise between hours is added, once for each side."""
     drift = Spread(math.sqrt(2) * sd, ASSUMED_FREEDOM)
     spreads = {id: _sum(spread, drift) for id, spread in known.spreads.items()}
     words = f"{known.words}, and {percent(sd)} assumed between the sides, whose runs do not take turns in time"
@@ -218,7 +217,7 @@ def _residuals(logs: Logs) -> Residuals:
 
 
 def _shared_by_run(rest: Mapping[str, Residuals]) -> tuple[dict[tuple[int, int], float], int]:
-    """What a run did to all its cases alike, with degrees of freedom; nothing where the cases are too few to tell."""
+    """The shift common to all cases of a run, with degrees of freedom; None if the cases are too few."""
     by_run: dict[tuple[int, int], list[float]] = {}
     for residuals in rest.values():
         for run, value in residuals.items():
@@ -243,7 +242,7 @@ def _variance(shared: Mapping[tuple[int, int], float], freedom: int) -> float:
 
 
 def _moderated(variance: float, freedom: int, prior: Spread) -> float:
-    """A case's own variance with that of the others; never below its own, since a quiet neighbour proves nothing."""
+    """A case's own variance with that of the others; never below its own, since other cases being quiet does not make this one quiet."""
     if not freedom:
         return prior.sd**2
     weight = prior.freedom or freedom
@@ -251,7 +250,7 @@ def _moderated(variance: float, freedom: int, prior: Spread) -> float:
 
 
 def _prior(known: Sequence[tuple[float, int]], *, alike: bool) -> Spread:
-    """What the other cases say about the variance of one: its usual size, and how much alike the cases are.
+    """The variance of a case estimated from the other cases: its usual size, and how much alike the cases are.
 
     The moments of the log-variances decide (Smyth 2004): alike, and the pool counts fully; unlike, and each stands alone.
     Where the cases are few their runs moved together, so the pool has a size but no degrees of freedom of its own.
@@ -277,7 +276,7 @@ def robust_sd(away: Sequence[float]) -> float:
 
 
 def exp(value: float) -> float:
-    """Out of logarithms again; what is beyond all numbers stays a number."""
+    """The exponential, limited to finite numbers."""
     return math.exp(min(max(value, -700.0), 700.0))
 
 

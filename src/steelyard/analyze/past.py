@@ -1,8 +1,8 @@
-"""What earlier runs on a machine say about the noise between runs, so that two runs alone need not tell or assume it.
+"""The noise between runs, estimated from earlier runs on a machine, so that it need not be estimated from two runs or assumed.
 
 Only differences between one run and the next of the same case are looked at. A real change of level is one large difference
-among many small ones, and the scale is one that a few large ones do not move, so the changes that the past is full of leave
-the noise as it is. Where the cases are many, what a run did to all of them alike is known apart from what each adds.
+among many small ones, and the scale is one that a few large ones do not move, so earlier changes of level do not affect it. Where the cases
+are many, what a run did to all of them alike is known apart from what each adds.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from steelyard.store.runs import Run, Store, moment
 FEWEST = 4
 """Differences between neighbours that a case needs: five earlier runs."""
 MOST = 100
-"""The newest differences that are looked at: a machine of two years ago is not this one."""
+"""The number of newest differences used: older ones say little about the machine today."""
 MOST_FREEDOM = 6.0
 
 Times = Mapping[str, Sequence[tuple[str, float]]]
@@ -56,7 +56,7 @@ def _steps(times: Sequence[tuple[str, float]]) -> Iterable[tuple[Step, float]]:
 
 
 def _together(steps: Collection[Mapping[Step, float]]) -> dict[Step, float]:
-    """What all cases did alike from one run to the next, where enough of them were in both; nothing where that is seldom so."""
+    """The common shifts of all cases from one run to the next, if enough cases are in both; empty if that is rarely so."""
     found: dict[Step, list[float]] = {}
     for values in steps:
         for step, value in values.items():
@@ -72,7 +72,7 @@ def _scale(steps: Sequence[float]) -> Spread:
 
 
 def past_of(store: Store, base: Sequence[Run], head: Sequence[Run]) -> Past | None:
-    """What a store's other runs on the machine of a comparison say, made before the newest run of it."""
+    """The noise from a store's other runs on the machine of a comparison, made before its newest run."""
     sides = [*base, *head]
     keys = {run.header.machine_key for run in sides}
     if len(keys) != 1 or not next(iter(keys)):

@@ -13,7 +13,7 @@ from steelyard.model.record import Record
 class StepPrediction:
     """The time of all calls of a step, in seconds, with a 95 % interval, and `recorded`, what the step took where it was recorded.
 
-    `calls` are those with a time, `missing` those of cases that gave none. What a step does between calls is not in it.
+    `calls` are those with a time, `missing` those of cases that gave none. Time between calls is not included.
     """
 
     seconds: float
@@ -25,7 +25,7 @@ class StepPrediction:
 
 
 def predict(records: Sequence[Record], weights: Mapping[str, float], recorded: float | None = None) -> StepPrediction | None:
-    """Each case's time as often as the step calls it; nothing where no case has a weight and a time.
+    """The sum of each case's time multiplied by its number of calls; None if no case has a weight and a time.
 
     Errors of cases that were measured one after another are independent, so their squares add up.
     """

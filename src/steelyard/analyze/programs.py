@@ -1,7 +1,6 @@
 """What a compiled program is made of, counted from its text, and how two programs differ: operations, fusions, calls and size.
 
-HLO and MLIR are read line by line for the names of operations alone; nothing of a program is executed, and a line that is neither is
-passed over.
+HLO and MLIR are read line by line for the names of operations alone; no program is executed, and other lines are skipped.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 PROGRAM, BASE_PROGRAM = "program_counts", "base_program_counts"
-"""Where a record says what its programs are made of, and those of the base that it was weighed against."""
+"""Keys of a record with the contents of its programs, and of those of its base."""
 MOST_NAMES = 500
 LONGEST_NAME = 120
 _HLO = re.compile(r"\s*(?:ROOT )?%?[\w.<>\-]+ = ")
@@ -52,7 +51,7 @@ class ProgramCounts:
 
     @classmethod
     def from_plain(cls, data: Any) -> ProgramCounts:
-        """The inverse, of whatever a file holds: what is no count is left out."""
+        """The inverse, for data from files: values that are not counts are left out."""
         known = data if isinstance(data, Mapping) else {}
         operations, launched, characters = (_counts(known).get(name, 0) for name in ("operations", "launched", "characters"))
         names, fusions, calls = (_counts(known.get(name)) for name in ("names", "fusions", "calls"))
@@ -83,7 +82,7 @@ def _counts(data: Any) -> dict[str, int]:
 
 
 def count_program(text: str) -> ProgramCounts:
-    """What a text of HLO or of MLIR is made of; nothing is counted in one that is neither."""
+    """Count the contents of an HLO or MLIR text; other text gives zero counts."""
     return _count_hlo(text) if text.lstrip().startswith("HloModule") else _count_mlir(text)
 
 
@@ -117,7 +116,7 @@ def opcode_of(line: str) -> str:
 
 
 def _past_tuple(line: str, place: int) -> int:
-    """Where the shape of a tuple that begins here has come to its end; -1 where it never does."""
+    """The index after the tuple shape that begins here; -1 if it is not closed."""
     depth = 0
     while place < len(line):
         depth += {"(": 1, ")": -1}.get(line[place], 0)

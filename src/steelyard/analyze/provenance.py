@@ -1,4 +1,4 @@
-"""What a reader must know about where two sides come from before believing their difference."""
+"""Notes on differences in origin between two sides that may explain their difference in time."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def describe(base: Sequence[Run], head: Sequence[Run], shared: Sequence[str]) ->
         *differing(base, head, shared),
     ]
     if not all(run.header.machine_key for run in chain(base, head)):
-        notes.append("not every run says on which machine it was made; that both sides had the same is taken on trust")
+        notes.append("not every run says on which machine it was made; both sides are assumed to be from one machine")
     return notes
 
 
@@ -93,7 +93,7 @@ def _commits(base: Sequence[tuple[str, bool]], head: Sequence[tuple[str, bool]])
 
 
 def _edited(base: Sequence[Run], head: Sequence[Run]) -> list[str]:
-    """The user's files that differ between the sides; two clean commits say that themselves."""
+    """The user's files that differ between the sides; not listed for two clean commits."""
     told = [commit_of(run) for run in chain(base, head)]
     if all(commit and not dirty for commit, dirty in told) and len(set(told)) > 1:
         return []

@@ -1,7 +1,8 @@
-"""The line that measures a case again as its run did: with its files, its environment, its base, and every setting that is not usual.
+"""The command that measures a case again as its run did: with its files, its environment, its base, and every setting that is not a
+default.
 
-`show`, `gate`, `report` and the tables of failures all print this one; what the command line would not read as the same case with
-the same settings is not printed at all.
+`show`, `gate`, `report` and the tables of failures all print this one; if a command line could not give the same case with the same
+settings, none is printed.
 """
 
 from __future__ import annotations
@@ -91,7 +92,7 @@ def _scanned(programs: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _options(asked: Mapping[str, Any], case: Case) -> Iterator[str]:
-    """Words for every setting that is not the usual one; what no setting can be is left out."""
+    """Words for every setting that is not the usual one; values that a setting cannot have are left out."""
     for item in fields(Settings):
         value = asked.get(item.name, item.default)
         if value is None or value == item.default or item.name not in _RENDER:

@@ -32,7 +32,7 @@ def find(store: Store, ref: str) -> RunsSide:
 
 
 def with_past(store: Store, base: RunsSide, head: RunsSide) -> RunsSide:
-    """The head with what other runs of the store say about noise between runs; without where they cannot be read."""
+    """The head with the noise between runs known from other runs of the store, if those can be read."""
     from steelyard.analyze.past import past_of
 
     try:

@@ -61,7 +61,7 @@ def words(case: Plain) -> dict[str, str]:
 
 
 def once(told: Words) -> Words:
-    """The same words, found once for each case; a case is told by being the same object."""
+    """The same words, found once for each case; cached by the identity of the case object."""
     known: dict[int, tuple[Plain, dict[str, str]]] = {}
 
     def remembered(case: Plain) -> dict[str, str]:
@@ -73,7 +73,7 @@ def once(told: Words) -> Words:
 
 
 def parse(id: str) -> dict[str, Any]:
-    """A case as plain data from its id; what is no id of ours is a workload of that name."""
+    """A case as plain data from its id; another name is taken as a workload."""
     try:
         return Case.parse(id).plain()
     except (UsageError, ValueError):
@@ -82,7 +82,7 @@ def parse(id: str) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Grid:
-    """Where every case stands: `row` and `column` by case id, both in the order in which they were first seen."""
+    """The place of every case: `row` and `column` by case id, both in the order in which they were first seen."""
 
     rows: dict[str, Plain]
     columns: tuple[str, ...]
@@ -121,12 +121,12 @@ def stacks(cases: Mapping[str, Plain], said: Mapping[str, Mapping[str, str]] | N
 
 
 def _is_how(name: str) -> bool:
-    """Whether a word is about the stack and not about what is computed."""
+    """Whether a word describes the stack, not the computation."""
     return name in ("device", ENV) or name.startswith("flag.")
 
 
 def pick(columns: Sequence[str], counts: Mapping[str, int], asked: str | None) -> str:
-    """The column that the others are held against: the one asked for by name or by variant, else eager, else the most complete."""
+    """The baseline column: the one given by name or by variant, else eager, else the most complete."""
     if asked:
         variant = [name for name in columns if asked in (name, variant_of(name), name.partition("/")[0], bare(name))]
         if not variant:

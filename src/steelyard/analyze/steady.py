@@ -1,8 +1,8 @@
-"""Changes of level that are no more than a restless time: nights that scatter more than others lie together on one side by chance.
+"""Removes changes of level that are only a noisy period, when several noisy nights lie on one side by chance.
 
-The search for changes takes every run to be as noisy as the next. In a stretch of nights that scatter four times as much, three
-in a row on the same side are nothing rare, and would pass for a level of their own. So each change is looked at once more with
-every run measured in units of the noise around it, and only what is still clear stays.
+The search for changes takes every run to be as noisy as the next. In a stretch of nights that scatter four times as much, three in a row on
+the same side are common, and would count as a level of their own. So each change is tested again with every run in units of the noise
+around it, and kept only if it is still clear.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ NEAR = 3
 
 
 def steady(values: Sequence[float], splits: Sequence[Split]) -> list[Split]:
-    """The splits that stand against the noise around them; where it is the same everywhere those are all."""
+    """The splits that are clear relative to the noise around them; all of them if the noise is uniform."""
     series = np.asarray(values, np.float64)
     noise = local_noise(series)
     left = list(splits)

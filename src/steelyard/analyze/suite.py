@@ -1,9 +1,9 @@
-"""What all cases of a comparison say together: a shift that each of them alone is too noisy to show, and whether it may be the machine's.
+"""The common change of all cases of a comparison, which each alone may be too noisy to show, and whether it may come from the machine.
 
-The common ratio is the middle of the cases' ratios, so a few that changed much do not make it. Its interval has two parts: how
+The common ratio is the middle of the cases' ratios, so a few large changes do not move it. Its interval has two parts: how
 well the middle of these cases is known, and how far two sides differ in all cases alike without any change. The second is
 nothing where both arms were measured interleaved; in runs made apart it comes from replicates that take turns or from earlier
-runs, and where nothing shows it, it is assumed, since then the cases cannot tell the code from the machine.
+runs, and if it is unknown, it is assumed, since then a change of the code cannot be distinguished from one of the machine.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def apart(
     alpha: float = ALPHA,
     widest: float | None = None,
 ) -> Suite | None:
-    """What log-ratios of runs made apart say together; `common` is how far such sides differ in all cases alike.
+    """The common change from log-ratios of runs made apart; `common` is how far such sides differ in all cases alike.
 
     The margins of the cases lie between `margin` and `widest`.
     """
@@ -75,7 +75,7 @@ def apart(
     found = _told(ratios, (margin, widest or margin), whole, cases, alpha, paired=False)
     if common is None:
         reason = (
-            "two runs made apart cannot tell a change of all cases from the machine's, and no earlier runs show how far they usually differ"
+            "two runs made apart cannot tell a change of all cases from the machine, and no earlier runs show how far they usually differ"
         )
     elif alternating:
         reason = "the runs of both sides take turns in time, so machine drift hits both"
@@ -89,7 +89,7 @@ def apart(
 
 
 def together(deltas: Sequence[Delta], alpha: float = ALPHA) -> Suite | None:
-    """What cases that were measured interleaved say together; None where they are few, or another figure than time."""
+    """The common change of cases measured interleaved; None if they are few, or for metrics other than time."""
     known = [delta for delta in _of_time(deltas) if delta.paired and delta.low and delta.high]
     if len(known) < FEWEST:
         return None
@@ -105,8 +105,8 @@ def together(deltas: Sequence[Delta], alpha: float = ALPHA) -> Suite | None:
 def retold(suite: Suite | None, deltas: Sequence[Delta]) -> Suite | None:
     """The statement once some cases were measured again.
 
-    Where they are most of the cases it is theirs. Else all cases' own stands, unless most of those that were measured again
-    say otherwise: then what all had in common was the machine's, and nothing is left to say.
+    If these are most of the cases, it is made from them. Else that of all cases is kept, unless most of the repeated cases contradict it:
+    then the common shift came from the machine, and there is no statement.
     """
     if suite is None:
         return None
@@ -119,7 +119,7 @@ def retold(suite: Suite | None, deltas: Sequence[Delta]) -> Suite | None:
 
 
 def _refuted(suite: Suite, again: Sequence[Delta]) -> bool:
-    """Whether at least half of what was measured again did not move the way in which all cases seemed to."""
+    """Whether at least half of the cases measured again did not move in the direction of all cases."""
     if suite.delta.paired or suite.delta.verdict == "same" or not suite.delta.ratio:
         return False
     cleared = ("same", "faster" if suite.delta.ratio > 1 else "slower")

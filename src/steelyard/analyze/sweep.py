@@ -35,7 +35,7 @@ class StackLine:
 
 @dataclass(frozen=True)
 class Sweep:
-    """One workload over one of its parameters, all others held.
+    """One workload over one of its parameters, all others fixed.
 
     `kind` says whether the axis is a scale or a list of names; numbers that no scale reaches, such as huge integers, are names.
     """
@@ -59,7 +59,7 @@ class _Place:
 
 
 def sweeps(seen: Sequence[PlacedRecord], *, baseline: str | None = None, most: int = 30_000, told: Words = words) -> list[Sweep]:
-    """Every axis that varies while all else is held, numbers first, the longest first; `most` points in all."""
+    """Every axis that varies while all else is fixed, numbers first, the longest first; `most` points in all."""
     cases = {item.record.id: item.record.case for item in seen}
     said = {id: told(case) for id, case in cases.items()}
     names = stacks(cases, said)
@@ -124,7 +124,7 @@ def _sweep(
 
 
 def _base(names: list[str], counts: Mapping[str, int], asked: str | None) -> str | None:
-    """The line that others are held against; none where there is only one."""
+    """The baseline line; None if there is only one line."""
     if len(names) < FEWEST:
         return None
     try:
@@ -141,7 +141,7 @@ def _order(axis: str, members: Sequence[_Place], numbers: bool) -> dict[str, flo
 
 
 def _fixed(said: Mapping[str, str], axis: str) -> str:
-    """The other parameters as text; what is usual is not said."""
+    """The other parameters as text, without defaults."""
     usual = {"threads": "threads=1", "ranks": "ranks=1"}
     return " ".join(
         text for key, text in said.items()

@@ -28,7 +28,7 @@ FEWEST = 2
 class Trend:
     """One stack in one run: the geometric mean of its speedups over n rows, and their quantiles.
 
-    The rows are those that all stacks of the run have, so that stacks can be held against each other; where they share none,
+    The rows are those that all stacks of the run have, so that stacks can be compared; where they share none,
     the stack's own.
     """
 

@@ -1,4 +1,4 @@
-"""One metric of two sides whose runs were made apart: which cases can be compared, and what the comparison says."""
+"""One metric of two sides whose runs were made apart: which cases can be compared, and the deltas."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def held(runs: Sequence[Run]) -> Held:
 
 @dataclass(frozen=True)
 class Question:
-    """What is asked about one metric; `floor` is the least noise between runs, where it is known better than we can tell."""
+    """The options for comparing one metric; `floor` is the least noise between runs, if the user knows it."""
 
     metric: str
     margin: float
@@ -52,7 +52,7 @@ class Question:
 
 @dataclass(frozen=True)
 class Answer:
-    """The deltas of one metric by case, the figures behind them, what a reader must know, and what all cases say of time together."""
+    """The deltas of one metric by case, the values behind them, notes, and for time the statement about all cases."""
 
     deltas: dict[str, Delta] = field(default_factory=dict)
     figures: dict[str, Both] = field(default_factory=dict)
@@ -90,14 +90,14 @@ def answer(
             suite = apart(ratios, question.margin, common=known.common, alternating=alternate, alpha=question.alpha)
     edited = sum(len(_sources(sides[0][id], sides[1][id])) > 1 for id in logs)
     if edited:
-        told.append(f"the source of {edited} workload{'s' if edited > 1 else ''} was edited in between; compared all the same, as asked")
+        told.append(f"the source of {edited} workload{'s' if edited > 1 else ''} was edited in between; compared anyway, as requested")
     return Answer({id: deltas[id] for id in sides[0] if id in deltas}, figures, told, suite)
 
 
 def _obstacle(
     question: Question, runs: tuple[Sequence[Run], Sequence[Run]], base: Mapping[int, Record], head: Mapping[int, Record] | None
 ) -> tuple[Verdict, str] | None:
-    """Why a case cannot be compared, if so."""
+    """The reason why a case cannot be compared; empty if it can."""
     if head is None:
         return "missing", "not in head"
     if found := not_ok(base[max(base)], head[max(head)]):
@@ -110,7 +110,7 @@ def _obstacle(
     if differing := unlike([*made[0], *made[1]]):
         return "incomparable", f"measured on unlike machines of one description: {differing} on one than on the other"
     if len(_sources(base, head)) > 1 and not question.allow_edited:
-        return "incomparable", "the workload's source was edited; --allow-edited compares it all the same"
+        return "incomparable", "the workload's source was edited; --allow-edited compares it anyway"
     return _lacking(question.metric, base, head)
 
 
@@ -165,7 +165,7 @@ def _verdict(question: Question, reach: _Reach, better: str, kept: bool) -> tupl
     if better == "none":
         return "unclear", f"it changed, but neither direction of {question.metric} is the better one"
     if not kept:
-        return "unclear", "alone it would count as a change, but among so many cases it may be chance"
+        return "unclear", "by itself it would count as a change, but among so many cases it may be chance"
     if better == "higher":
         verdict = "faster" if verdict == "slower" else "slower"
     return verdict, UNCONFIRMED
@@ -192,11 +192,11 @@ def _reach(ratio: float, shift: float, spread: Spread, alpha: float) -> _Reach:
 
 
 def _shift_words(metric: str, shift: float, count: int) -> list[str]:
-    """What moved in all cases alike; of time the suite says it, with an interval."""
+    """A note on a shift common to all cases; for time the suite has it, with an interval."""
     if metric == "time" or abs(shift) <= NOTABLE_SHIFT:
         return []
     by = change(noise.exp(shift), metric=metric)
-    return [f"all {count} cases together: {by} {metric}; the machine or a change, which runs made apart cannot tell"]
+    return [f"all {count} cases together: {by} {metric}; the machine or a change; runs made apart cannot distinguish them"]
 
 
 def _positive(record: Record, metric: str) -> float | None:
@@ -221,7 +221,8 @@ def figure_of(metric: str, records: Mapping[int, Record]) -> Figure | None:
 
 
 def not_ok(base: Record | None, head: Record | None) -> tuple[Verdict, str] | None:
-    """Why two records have no ratio: one of them broke, or the case does not exist for one, which is nobody's failure."""
+    """The verdict and reason for two records without a ratio: one of them failed, or the case does not exist on one side, which is not a
+    failure."""
     lost = [(name, record) for name, record in zip(NAMES, (base, head), strict=True) if record and record.status != "ok"]
     if not lost:
         return None
@@ -236,7 +237,7 @@ def status_words(record: Record) -> str:
 
 
 def silent(id: str, metric: str, margin: float, verdict: Verdict, reason: str, *, paired: bool = False) -> Delta:
-    """A delta without a ratio: the case is listed, and why there is nothing to say."""
+    """A delta without a ratio, with the reason."""
     return Delta(id, id, metric, None, None, None, margin, verdict, paired=paired, reason=reason)
 
 

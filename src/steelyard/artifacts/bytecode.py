@@ -1,4 +1,4 @@
-"""The names in a program of MLIR's bytecode: dialects and operations stand in its table of strings, whatever its weights hold.
+"""The names in a program of MLIR's bytecode: dialects and operations are in its table of strings, whatever its weights hold.
 
 Weights are any bytes: in a large program some of them look like a name, so only the table is searched.
 """

@@ -24,7 +24,7 @@ _FUNCTION = re.compile(r'^[ \t]*func\.func\s+(?:(?:public|private|nested)\s+)?@"
 class Statement:
     """One operation with all that belongs to it: its text, the value that it makes and of which type, and the values that it uses.
 
-    One that makes several values, or whose type cannot be told from its text, has no type and is only ever kept or left out.
+    One that makes several values, or whose type is not clear from its text, has no type and is only ever kept or left out.
     """
 
     text: str
@@ -200,7 +200,7 @@ def _statement(text: str) -> Statement:
 
 
 def _type_of(text: str) -> str:
-    """The type of the one value that a statement makes, which stands at the end of it; empty where that cannot be told."""
+    """The type of the one value that a statement makes, which is at the end of it; empty if it is not clear."""
     last = _LOCATION.sub("", text.splitlines()[-1].rstrip())
     place = last.rfind(" : ")
     if place < 0:

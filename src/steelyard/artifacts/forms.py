@@ -47,11 +47,11 @@ def form_of(path: Path) -> str:
 
 
 def mismatch(path: Path, form: str) -> str:
-    """Why a file is not of the form that is said of it; nothing where it is."""
+    """Why a file does not have its declared form; empty if it does."""
     found = form_of(path)
     if found == form or (form == "protobuf" and found == "text"):
         return ""
-    return f"is said to be {form}, and is {found}" + (f" by {version}" if (version := version_in(path)) else "")
+    return f"is declared as {form}, but is {found}" + (f" by {version}" if (version := version_in(path)) else "")
 
 
 def too_new(path: Path, own: str) -> str:

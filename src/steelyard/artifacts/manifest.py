@@ -164,7 +164,7 @@ def read(folder: Path) -> ArtifactSet:
     path = folder / NAME
     if folder.is_dir() and not path.exists():
         raise UsageError(
-            f"{folder} has no {NAME}", why="it is no folder of artifacts", do="make one: steelyard artifacts make SELECTOR -o DIR"
+            f"{folder} has no {NAME}", why="it is not a folder of artifacts", do="make one: steelyard artifacts make SELECTOR -o DIR"
         )
     return parse(files.read_text(path, files.SHEET), str(path))
 
@@ -199,7 +199,7 @@ def parse(text: str, where: str) -> ArtifactSet:
 
 
 def check(folder: Path, held: ArtifactSet, names: Iterable[str] | None = None) -> list[str]:
-    """What is wrong with the files of a folder, or with those named: missing, cut, changed, of another form, or not said to be there.
+    """What is wrong with the files of a folder, or with those named: missing, cut, changed, of another form, or not listed.
 
     Files are read piece by piece, whatever their size.
     """
@@ -270,7 +270,7 @@ class _Wrong(Exception):
 
 
 def _no_number(word: str) -> Any:
-    raise ValueError(f"{word} is no number here")
+    raise ValueError(f"{word} is not a number here")
 
 
 def _mistakes(held: ArtifactSet) -> Iterator[str]:
@@ -327,7 +327,7 @@ def _text(value: Any, place: str) -> str:
 
 def _path(value: Any, place: str) -> str:
     if not PLAIN_NAME.fullmatch(_text(value, place)) or len(value) > 500:
-        raise _Wrong(f"{place}: {value!r:.80} is no plain name below the folder")
+        raise _Wrong(f"{place}: {value!r:.80} is not a plain name below the folder")
     return str(value)
 
 

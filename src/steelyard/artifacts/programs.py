@@ -36,7 +36,7 @@ COMPUTING = (
 )  # fmt: skip
 """Operations that compute and nothing else, by how their names begin; by any other a program may bring machine code or name files."""
 OUTSIDE = ("tosa.custom", "ml_program.extern")
-"""What in those dialects is left to whoever runs the program: an operation of anyone's, and values from elsewhere."""
+"""Operations of those dialects that the host must provide: an operation of anyone's, and values from elsewhere."""
 SAID = ("mhlo.", "jax.", "tf.", "tf_saved_model.", "tfl.", "xla.", "torch.", "iree.abi.output.")
 """How names of attributes begin that exporters write beside operations."""
 _CALLS = re.compile(
@@ -63,7 +63,7 @@ def read(path: Path) -> bytes:
 def kind_of(path: Path) -> tuple[str, str] | None:
     """The kind and the form of a program; None for a file that is none.
 
-    One that is called what only programs are called counts as one, so that a damaged one is told and not passed over.
+    A file with a suffix that only programs have counts as one, so that a damaged one is reported and not skipped.
     """
     try:
         with files.open_plain(path) as file:
@@ -113,7 +113,7 @@ def host_calls(text: str) -> list[str]:
 def strange_names(shown: str) -> list[str]:
     """What is not known to compute alone in a program that MLIR printed in its generic form, by name.
 
-    A dialect of which nothing is known is named alone. A function without a body would be one of the host.
+    An unknown dialect is named without its operations. A function without a body would be one of the host.
     """
     bare = _RESOURCE.sub("", _STRING.sub('""', shown))
     said = [".".join(filter(None, found.groups())) for found in _NAMED.finditer(bare)]
@@ -164,7 +164,8 @@ def _resources(text: str) -> Iterator[tuple[str, str]]:
 
 
 def signature_of(path: Path, kind: str, form: str, entry: str = "main") -> ProgramSignature | None:
-    """The signature as far as the file shows it without a compiler: that of text and of TFLite; a damaged one is told with its file."""
+    """The signature as far as the file shows it without a compiler: that of text and of TFLite; the error for a damaged one names its
+    file."""
     try:
         if kind.startswith("tflite"):
             return _of_tflite(path)

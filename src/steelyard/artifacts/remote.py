@@ -169,11 +169,11 @@ def _index(content: bytes, where: str) -> dict[str, str]:
         data = json.loads(content)
         entries = data["artifacts"]
         if data["schema"] != 1 or not all(manifest.PLAIN_NAME.fullmatch(name) and "/" not in name for name in entries):
-            raise ValueError("a name in it is no plain name, or it is of a newer Steelyard")
+            raise ValueError("a name in it is not a plain name, or it is of a newer Steelyard")
         if not all(manifest.DIGEST.fullmatch(digest) for digest in entries.values()):
-            raise ValueError("a hash in it is no sha256")
+            raise ValueError("a hash in it is not a sha256")
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise StoreError(f"cannot read {where}", why=f"it is no index of artifacts: {error}"[:300]) from None
+        raise StoreError(f"cannot read {where}", why=f"it is not an index of artifacts: {error}"[:300]) from None
     return dict(entries)
 
 
@@ -184,7 +184,7 @@ def fetch(url: str, out: Path, tell: Tell, only: str = "") -> list[Path]:
     """
     address, _, digest = url.partition(DIGEST)
     if digest and not manifest.DIGEST.fullmatch(digest):
-        raise UsageError(f"the hash in {url!r:.200} is no sha256", do=f"write it like {address}{DIGEST}<64 hex digits>")
+        raise UsageError(f"the hash in {url!r:.200} is not a sha256", do=f"write it like {address}{DIGEST}<64 hex digits>")
     if address.endswith(unpacking.ENDINGS):
         return _fetch_archive(address, digest, out, tell, only)
     place = RemotePlace.at(address)
@@ -208,7 +208,7 @@ def fetch_missing(urls: Mapping[str, str], out: Path, tell: Tell) -> dict[str, s
     for name, url in urls.items():
         try:
             if not manifest.PLAIN_NAME.fullmatch(name) or "/" in name or len(name) > LONGEST_NAME:
-                raise UsageError(f"{name!r:.80} is no name for a folder")
+                raise UsageError(f"{name!r:.80} is not a name for a folder")
             if not (out / name / manifest.NAME).exists():
                 fetch(url, out, tell, name)
         except SteelyardError as error:
@@ -217,7 +217,7 @@ def fetch_missing(urls: Mapping[str, str], out: Path, tell: Tell) -> dict[str, s
 
 
 def _another(address: str, only: str) -> StoreError:
-    return StoreError(f"{address} holds no artifacts of {only}", why="it holds those of others", do="check the address")
+    return StoreError(f"{address} holds no artifacts of {only}", why="it holds other artifacts", do="check the address")
 
 
 def fetch_program(url: str, out: Path, tell: Tell) -> Path:
@@ -245,7 +245,7 @@ def fetch_program(url: str, out: Path, tell: Tell) -> Path:
 
 
 def _sized(place: RemotePlace, name: str, digest: str) -> ArtifactFile:
-    """A file that no manifest tells of, with the size that it has there."""
+    """A file that no manifest lists, with the size that it has there."""
     try:
         return ArtifactFile(name, digest, int(place.system.size(place.below(name)) or 0))
     except Exception as error:
@@ -295,7 +295,7 @@ def _assembled(held: ArtifactSet, content: bytes, kept: dict[str, Path], out: Pa
 
 
 def _linked(path: Path, target: Path) -> None:
-    """The same file in two places, which costs no space; copied where that cannot be."""
+    """Hard-link a file to a second place; copy it if that is not possible."""
     try:
         os.link(path, target)
     except OSError:
@@ -348,7 +348,7 @@ def _download(system: Any, address: str, item: ArtifactFile, part: Path) -> None
 
 
 def _append(part: Path, piece: bytes) -> None:
-    """What came, on this disk: a full one is no fault of the network's, and asking again is no help."""
+    """Write received data to disk; a full disk is not retried like a network error."""
     try:
         with part.open("ab") as file:
             file.write(piece)

@@ -102,7 +102,7 @@ def _string_end(text: str, start: int) -> int:
 
 
 def _tensors(text: str) -> tuple[TensorType, ...]:
-    """The tensors of a list of types; attributes of arguments may hold others."""
+    """The tensors of a list of types; attributes of arguments may hold further ones."""
     plain, before = text, ""
     while plain != before:
         before, plain = plain, re.sub(r"\{[^{}]*\}", "", plain)

@@ -1,7 +1,7 @@
 """Timing on an accelerator through PyTorch: events on the stream, held back so that launch gaps do not leak in, or graph replay.
 
 CUDA and ROCm share one interface (`torch.cuda`); XPU has its own events and no way to hold the stream; MPS has events of
-a kind. What a device lacks is said in the record.
+a kind. What a device lacks is noted in the record.
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ class EventTimer:
     def disturbances(self) -> int:
         """Throttling is the device's preemption: a block taken while clocks were forced down is discarded by that cause.
 
-        The device is asked now and then; what it said holds until it is asked again. A sampler comes here before every block
+        The device is read now and then; a reading holds until the next one. A sampler comes here before every block
         that counts, so the next block is also one whose host time counts; the only other is the one after a look at the answers.
         """
         self._counts = True
@@ -273,7 +273,7 @@ def _captures(api: Any, task: Task) -> bool:
 def capture(api: Any, work: Callable[[], Any], warmth: int = 2, side: Any = None) -> Any:
     """A graph of the work, after the side-stream warm-up that capturing needs the first time.
 
-    Whoever captures often gives one stream for all: libraries keep a workspace for every stream they ever saw.
+    For repeated captures give one stream for all: libraries keep a workspace for every stream they ever saw.
     """
     if missing := [name for name in GRAPH_PARTS if not hasattr(api, name)]:
         raise Unsupported("this device has no graphs to capture work in", why=f"its torch module has no {', '.join(missing)}")
@@ -320,7 +320,7 @@ def _event(api: Any) -> Any:
 
 
 def _holder(api: Any) -> Callable[[float], None] | None:
-    """A function that keeps the stream busy for so many seconds without touching memory; None where there is none."""
+    """A function that keeps the stream busy for so many seconds without touching memory; None if there is none."""
     start, end = _event(api), _event(api)
     spin = getattr(api, "_sleep", None)
     probe = 2_000_000

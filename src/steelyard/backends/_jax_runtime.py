@@ -1,4 +1,4 @@
-"""What JAX tells of its own work: programs traced, lowered and compiled so far, and the clock that waits for its threads."""
+"""JAX's own counters: programs traced, lowered and compiled so far, and the clock that waits for its threads."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class CompileWork:
 
 
 class Compilations:
-    """JAX's own account of compiling, heard from the moment that the backend is loaded; there is one per process."""
+    """JAX's own events of compiling, counted from the moment the backend is loaded; there is one per process."""
 
     def __init__(self) -> None:
         self.seconds = dict.fromkeys(EVENTS.values(), 0.0)
@@ -64,7 +64,7 @@ CONSTANT = "jax.const"
 MOST_HELD = 2**24
 """Bytes of constants that are read to know a program again."""
 LESS_EFFORT = {"gpu": {"xla_gpu_autotune_level": 0}, "cpu": {"xla_backend_optimization_level": 0}}
-"""What XLA is told for a program that is called a few times at most: to try out no kernels, and to optimize no machine code."""
+"""XLA options for a program that is called a few times at most: to try out no kernels, and to optimize no machine code."""
 
 
 class KeptProgram:
@@ -113,7 +113,7 @@ class KeptProgram:
 
 
 def quickly_compiled(lowered: Any) -> Any:
-    """Compiled with less effort; a version of XLA that knows none of these options compiles as usual."""
+    """Compiled with less effort; an XLA without these options compiles as usual."""
     if options := LESS_EFFORT.get(jax.default_backend()):
         with contextlib.suppress(jax.errors.JaxRuntimeError, ValueError):
             return lowered.compile(compiler_options=options)
@@ -168,7 +168,7 @@ def _is_program(item: Any) -> bool:
 
 
 def forget_programs() -> None:
-    """What was compiled so far is compiled again when it is called again."""
+    """Drop compiled programs, so that they are compiled again when called."""
     jax.clear_caches()
     _COMPILED.clear()
 

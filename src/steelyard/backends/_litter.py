@@ -100,6 +100,6 @@ def repeat_into(block: Array, drawn: Array) -> None:
 
 
 def release(held: list[Any]) -> None:
-    """Give blocks back, the first last: an allocator that hands out what came back last begins where it began."""
+    """Free blocks in reverse order: an allocator that hands out what came back last begins where it began."""
     while held:
         held.pop()

@@ -97,7 +97,7 @@ def whole(words: Array, low: int, high: int) -> Array:
     """Whole numbers in [low, high) from words: the upper 31 bits times the range, or for a wide one what division leaves."""
     span = high - low
     if span < 1:
-        raise ValueError(f"there is no whole number from {low} below {high}")
+        raise ValueError(f"no whole number lies in [{low}, {high})")
     return (((words >> 33) & (SIGN // 2**32 - 1)) * span >> 31) + low if span < SIGN // 2**32 else (words & (SIGN - 1)) % span + low
 
 

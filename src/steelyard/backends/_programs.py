@@ -160,9 +160,8 @@ class ProgramBackend(Backend):
 
 @contextlib.contextmanager
 def heard() -> Iterator[Callable[[], str]]:
-    """What is written to standard error meanwhile, by whatever language: compilers tell there what is wrong with a program.
-
-    It is passed on when it ends.
+    """Captures standard error at the level of file descriptors: compilers explain there what is wrong with a program. It is passed on at
+    the end.
     """
     with tempfile.TemporaryFile() as file:
         kept = os.dup(2)

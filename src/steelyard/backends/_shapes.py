@@ -12,7 +12,7 @@ from steelyard.errors import NotApplicable, NotApplied, SteelyardError, Unsuppor
 from steelyard.model.dtypes import canonical
 
 BEYOND = (NotImplementedError, ImportError, Unsupported, NotApplicable, NotApplied)
-"""What a call without data cannot do, which is no mistake of the call."""
+"""Errors of a call without data that do not mean the call is wrong."""
 WORDS = ("meta", "data-dependent", "data dependent", "not implemented", "data pointer", "data_ptr", "numpy", "storage")
 LONGEST = 200
 META = torch.device("meta")

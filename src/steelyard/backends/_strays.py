@@ -10,7 +10,7 @@ LEAST, SHARE, WAITS = 5e-5, 0.05, 5
 """A device goes on after a block if waiting for all of it takes more than so many seconds, this share of the block, and so many times what
 waiting for an idle one takes."""
 MOST_STRAYS = 3
-"""So many such blocks of one loop in a row are no accident."""
+"""This many such blocks of one loop in a row are not chance."""
 IDLE_WAITS = 5
 
 

@@ -70,7 +70,7 @@ def note(trace: Path, facts: Mapping[str, Any]) -> None:
 
 
 def _rank() -> tuple[int, int]:
-    """Which of how many processes this is, as PyTorch knows it or as whoever started it said."""
+    """Which of how many processes this is, as PyTorch knows it, or as set by the launcher's variables."""
     if torch.distributed.is_available() and torch.distributed.is_initialized():
         return torch.distributed.get_rank(), torch.distributed.get_world_size()
     words = [os.environ.get(name, usual) for name, usual in ((RANK, "0"), (RANKS, "1"))]

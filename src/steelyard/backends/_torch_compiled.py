@@ -44,7 +44,7 @@ class RangeProfiler:
 
     @contextmanager
     def _unheard(self) -> Iterator[None]:
-        """It is told of its own start and end too."""
+        """It is also called at its own start and end."""
         self._own = True
         try:
             yield
@@ -52,13 +52,13 @@ class RangeProfiler:
             self._own = False
 
     def started(self) -> None:
-        """A profiler starts: there can be one at a time, and it is not this one."""
+        """Called when a profiler starts: there can be only one at a time."""
         if not self._own:
             self.end()
         self._others[0]()
 
     def stopped(self) -> None:
-        """A profiler has stopped."""
+        """Called when a profiler has stopped."""
         self._others[1]()
         if not self._own:
             self.begin()
@@ -66,7 +66,7 @@ class RangeProfiler:
 
 @contextmanager
 def kernels_noted() -> Iterator[None]:
-    """Have compiled code tell of the Triton kernels that it launches, which it does only inside a profiler that takes shapes."""
+    """Make compiled code report the Triton kernels that it launches, which it does only inside a profiler that takes shapes."""
     ranges = _ranges()
     if ranges is None or profiler._is_profiler_enabled:
         yield

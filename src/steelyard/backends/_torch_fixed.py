@@ -147,7 +147,7 @@ class TorchLabels:
 
     @classmethod
     def where(cls, device: str, profiled: bool) -> TorchLabels:
-        """Those that somebody sees on a device."""
+        """Ranges, if a profiler can show them on a device."""
         return cls(profiled, device.startswith("cuda") and _has_nvtx())
 
     def range(self, label: str) -> Range:

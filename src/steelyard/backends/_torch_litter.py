@@ -66,7 +66,7 @@ def _fill(block: torch.Tensor, drawn: torch.Tensor) -> None:
 
 
 def bare(value: torch.Tensor) -> torch.Tensor:
-    """A tensor as what lies in its memory, by none of its own methods: one that computes when it is looked at shows what it had.
+    """A tensor as what lies in its memory, by none of its own methods: a tensor that computes its values on access shows what it had.
 
     A kind that is made of other tensors says so, as quantized ones do, and is read by its own ways.
     """

@@ -32,7 +32,7 @@ def model_bytes(task: Task) -> int:
 
 
 def _nbytes(value: Any) -> int:
-    """A quantized tensor wraps others and reports the size it pretends to have, so its parts are counted."""
+    """A quantized tensor wraps others and reports its logical size, so its parts are counted."""
     if hasattr(value, "__tensor_flatten__"):
         return sum(_nbytes(getattr(value, name)) for name in value.__tensor_flatten__()[0])
     return int(getattr(value, "nbytes", 0))

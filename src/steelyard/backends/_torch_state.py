@@ -86,7 +86,7 @@ def _random_state() -> tuple[Any, ...]:
 
 
 def _restore_random(state: tuple[Any, ...]) -> None:
-    """Go on with the numbers that would have come; a device that was woken meanwhile begins with its own first ones."""
+    """Restore the state of random number generators; a device that was woken meanwhile begins with its own first ones."""
     python, numpy, host, devices = state
     random.setstate(python)
     np.random.set_state(numpy)
@@ -99,13 +99,13 @@ def _restore_random(state: tuple[Any, ...]) -> None:
 
 
 def values() -> tuple[Any, ...]:
-    """Every switch as it stands, in order."""
+    """The current value of every switch, in order."""
     return tuple(_read(switch) for switch in (*USUAL, *_precisions()))
 
 
 @contextlib.contextmanager
 def in_state(wanted: tuple[Any, ...]) -> Iterator[None]:
-    """Set every switch as it stood, and afterwards as it stands now."""
+    """Set every switch to earlier values, and afterwards back to the present ones."""
     switches = (*USUAL, *_precisions())
     with as_it_was(switches):
         for (read, write), value in zip(switches, wanted, strict=True):
@@ -116,9 +116,8 @@ def in_state(wanted: tuple[Any, ...]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def as_it_was(switches: Iterable[Switch] = USUAL) -> Iterator[Callable[[], list[str]]]:
-    """Leave torch with the threads, formats and recording it had: for the next case, and for a process that is not ours alone.
-
-    The function tells what has been changed so far.
+    """Leave torch with the threads, formats and recording it had: for the next case, and for a process shared with user code. The function
+    returns what has been changed so far.
     """
     before = [(switch, _read(switch)) for switch in switches]
 

@@ -23,12 +23,12 @@ INTEGERS = {
     "ENABLE_PYTORCH_EXECUTION_TRACE_SAVE_INTEGRAL_TENSOR_RANGE": "1",
     "ENABLE_PYTORCH_EXECUTION_TRACE_SAVE_INTEGRAL_TENSOR_DATA": ",".join(f"aten::{name}" for name in INDEXING),
 }
-"""What tells PyTorch to note the range of every integer tensor, and to keep those that these operators index with."""
+"""Variables that make PyTorch record the range of every integer tensor, and to keep those that these operators index with."""
 
 
 @contextmanager
 def traced(traces: Traces, device: str, files: dict[str, str]) -> Iterator[None]:
-    """Take the traces that were asked for; where they lie is told once they are whole."""
+    """Take the traces that were asked for; their paths are reported once they are complete."""
     if traces.counters:
         check_counters(traces, device)
     with ExitStack() as stack:
@@ -53,7 +53,7 @@ def profiler(traces: Traces, device: str) -> Any:
 
 
 def check_counters(traces: Traces, device: str) -> None:
-    """Few builds of torch can read a device's counters, and the others say nothing; so one kernel is tried first."""
+    """Few builds of torch can read a device's counters, and others fail silently, so one kernel is tried first."""
     with tempfile.TemporaryDirectory(prefix="steelyard-") as folder:
         trace = Path(folder) / "trace.json"
         with profiler(traces, device) as seen:

@@ -45,8 +45,8 @@ _FIRST_HELD: dict[int, float] = {}
 class Leaf:
     """One array of an output, readable by numpy whatever its own format was.
 
-    One that lies on a device is `there`, with the framework as the `space` of functions that work on it and a way to `read` it; it
-    is brought to the host only if somebody asks for its data.
+    One that lies on a device is `there`, with the framework as the `space` of functions that work on it and a way to `read` it; it is
+    copied to the host only when its data is needed.
     """
 
     path: str
@@ -229,9 +229,8 @@ class Backend(ABC):
 
     @classmethod
     def wholly_as_it_was(cls) -> AbstractContextManager[Callable[[], list[str]]]:
-        """Leave everything in the process that a case may set as it was, so that the next case finds what a new worker would have.
-
-        The function tells what has been changed so far.
+        """Leave everything in the process that a case may set as it was, so that the next case finds the state of a new worker. The
+        function returns what has been changed so far.
         """
         return contextlib.nullcontext(list)
 
@@ -265,7 +264,7 @@ class Backend(ABC):
         """Wait until all work handed to the device is done."""
 
     def join(self) -> Seat:
-        """Meet the other ranks of the case, or nobody where there is one; a workload that communicates calls this while it is built."""
+        """Connect to the other ranks of the case, if there are any; a workload that communicates calls this while it is built."""
         raise Unsupported(f"backend {self.name} cannot connect ranks", do="use backend torch")
 
     def barrier(self) -> None:
@@ -303,7 +302,7 @@ class Backend(ABC):
         return {"peak_memory": max(0.0, own_memory("VmHWM") - library_memory() - (self._memory_before or 0.0))}
 
     def release_memory(self) -> None:
-        """Give back what is free but kept, so that leftovers of a build are not counted with what comes next."""
+        """Release cached memory, so that leftovers of a build are not counted with what follows."""
         gc.collect()
         with contextlib.suppress(OSError, AttributeError):
             ctypes.CDLL(None).malloc_trim(0)
@@ -344,7 +343,7 @@ class Backend(ABC):
         """Import what compiling needs, so that its import is not taken for compiling."""
 
     def cache_counts(self) -> dict[str, int]:
-        """How often the compiler's cache on disk was hit and missed in this process; empty where nobody counts."""
+        """How often the compiler's cache on disk was hit and missed in this process; empty if it is not counted."""
         return {}
 
     def compile_phases(self) -> dict[str, float]:
@@ -360,7 +359,7 @@ class Backend(ABC):
         return contextlib.nullcontext(Log())
 
     def beside(self, task: Task, timer: Timer, seconds: float, settings: Settings) -> tuple[dict[str, Figure], dict[str, Any]]:
-        """Figures that stand beside the time: cold caches, host time, energy; and facts about how it was timed."""
+        """Further metrics beside the time: cold caches, host time, energy; and facts about how it was timed."""
         return {}, {}
 
     def graphs(self) -> int:
@@ -410,7 +409,7 @@ class Backend(ABC):
         return replace(leaf, held=np.array(leaf.data), there=None, space=np)
 
     def fingerprint(self, value: Any) -> str | None:
-        """A short text that is another one if any bit of an array is; None for what is no array."""
+        """A digest of an array's bits; None for other values."""
         found = self.leaf(value) or host_leaf(value)
         return None if found is None else hashlib.blake2b(np.ascontiguousarray(found[1]).tobytes(), digest_size=16).hexdigest()
 

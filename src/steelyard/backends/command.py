@@ -86,7 +86,7 @@ def watch(pid: int) -> Guard:
 
 
 def prepare_run(line: str) -> None:
-    """Have a shell do what comes before a run; a run that was not prepared would answer another question, so failing ends the case."""
+    """Run the preparing shell command before a run; an unprepared run would measure something else, so a failure ends the case."""
     done = subprocess.run(["sh", "-c", line], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, check=False)
     if done.returncode:
         said = done.stderr[-2000:].decode(errors="replace").strip()

@@ -37,7 +37,7 @@ SHOWN = 8
 """Values of a constant that are printed where only names matter."""
 FLAGS, RUNTIME_FLAGS = "IREE_FLAGS", "IREE_RUNTIME_FLAGS"
 _runtime_told: list[tuple[str, ...]] = []
-"""What the runtime of this process was told; it can be told once."""
+"""The flags of this process's runtime; they can be set once."""
 
 
 class Iree(ProgramBackend):
@@ -158,7 +158,7 @@ def _phase_text(content: bytes, kind: str, phase: str) -> str:
     try:
         made = tools.compile_str(content, input_type=INPUT[kind], extra_args=own)
     except tools.CompilerToolError as error:
-        raise SteelyardError(f"IREE does not tell its phase {phase}", why=first_error(str(error))) from error
+        raise SteelyardError(f"IREE does not report its phase {phase}", why=first_error(str(error))) from error
     return bytes(made).decode("utf-8", "replace")
 
 

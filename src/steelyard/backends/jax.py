@@ -49,7 +49,7 @@ FORMATS: dict[str, Any] = {
     "fp8e5m2": ml_dtypes.float8_e5m2, "int64": np.int32, "int32": np.int32, "int16": np.int16, "int8": np.int8, "uint32": np.uint32,
     "uint16": np.uint16, "uint8": np.uint8, "bool": np.bool_, "complex64": np.complex64,
 }  # fmt: skip
-"""Whole numbers of 64 bits, which are indices here, have 32 in JAX unless it is told otherwise."""
+"""64-bit integers, which are indices here, have 32 bits in JAX by default."""
 NAMES: dict[Any, str] = {np.dtype(kind): name for name, kind in FORMATS.items()} | {np.dtype(np.float64): "fp64"}
 PLAIN_KINDS = "biufc"
 DEVICE_MEMORY = ("bytes_in_use", "peak_bytes_in_use", "pool_bytes", "bytes_limit")
@@ -60,7 +60,7 @@ PLATFORMS = {"cpu": "cpu", "cuda": "gpu", "tpu": "tpu"}
 
 
 def in_double(on: bool) -> Any:
-    """Where JAX computes in double precision; older ones have it in another place, and a state that is no context there."""
+    """Where JAX computes in double precision; older ones have it in another place, and as a global state."""
     found = getattr(jax, "enable_x64", None)
     return found(on) if callable(found) else jax.experimental.enable_x64(on)
 
@@ -130,7 +130,7 @@ class Jax(Backend):
 
     def array(self, data: np.ndarray[Any, Any], dtype: str) -> Any:
         if dtype not in FORMATS:
-            why = "JAX computes in half that width unless it is told otherwise" if dtype in ("fp64", "uint64", "complex128") else ""
+            why = "JAX computes in half that width by default" if dtype in ("fp64", "uint64", "complex128") else ""
             raise Unsupported(f"backend jax has no {dtype}", why=why, do="choose another dtype, or backend torch or numpy")
         data = np.asarray(data)
         if dtype == "int64" and data.size and np.abs(data).max() >= 2**31:
@@ -284,7 +284,7 @@ class Jax(Backend):
 
     def graph_texts(self, call: Callable[[], Any], form: GraphForm) -> dict[str, str]:
         if self._lowered is None or form == "text":
-            what = "there is no one program of a whole call" if form != "text" else "JAX has no graphs of that form"
+            what = "a whole call is not a single program" if form != "text" else "JAX has no graphs of that form"
             raise Unsupported(what, do="--dump-ir hlo, stablehlo or optimized, with the variant jit")
         call()
         made = self._lowered()
@@ -338,7 +338,7 @@ class Jax(Backend):
         self._peak_before = self._peak()
 
     def peak_memory(self) -> dict[str, float]:
-        """The device's peak; JAX cannot forget an earlier one, so there is none to tell where that was as high."""
+        """The device's peak; JAX cannot reset it, so it is unknown if an earlier peak was as high."""
         if self.device == "cpu":
             return super().peak_memory()
         peak = self._peak()

@@ -127,7 +127,7 @@ class TensorFlow(Backend):
         return NAMES.get(value.dtype, value.dtype.name), host if host.dtype.kind in "biufc" else host.astype(np.float32)
 
     def outputs(self, value: Any, path: str = "out") -> list[Leaf]:
-        """Whoever looks at an answer times nothing now, so this is where to tidy up."""
+        """Nothing is timed while an answer is read, so files are removed here."""
         remove_sources()
         return super().outputs(value, path)
 
@@ -227,7 +227,7 @@ class TensorFlow(Backend):
         ready, stages = self._ready, {"hlo": "hlo", "stablehlo": "stablehlo", "optimized": "optimized_hlo"}
         started: Any = ready.fn.started if ready and isinstance(ready.fn, DoneCall) else None
         if ready is None or form not in stages or not getattr(started, "_jit_compile", False):
-            raise Unsupported("TensorFlow tells the programs of XLA alone", do="use the variant jit, and hlo, stablehlo or optimized")
+            raise Unsupported("TensorFlow shows programs only for XLA", do="use the variant jit, and hlo, stablehlo or optimized")
         call()
         return {"1": str(started.experimental_get_compiler_ir(*ready.args, **ready.kwargs)(stage=stages[form]))}
 

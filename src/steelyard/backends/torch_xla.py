@@ -81,7 +81,7 @@ class Counts:
 
     @classmethod
     def read(cls) -> Counts:
-        """The counters as they stand now."""
+        """The present counters."""
         return cls(*_metric("CompileTime"), *_metric("ExecuteTime"))
 
     def since(self, earlier: Counts) -> Counts:
@@ -246,7 +246,7 @@ class TorchXla(TorchElsewhere):
 
     def graph_texts(self, call: Callable[[], Any], form: GraphForm) -> dict[str, str]:
         if form == "optimized":
-            raise Unsupported("torch_xla tells what it hands to XLA, and not what XLA makes of it", do="--dump-ir hlo")
+            raise Unsupported("torch_xla shows what it passes to XLA, not what XLA compiles from it", do="--dump-ir hlo")
         saved = Path(f"{os.environ.get('XLA_SAVE_TENSORS_FILE', '')}.{xla_runtime.global_ordinal()}")
         settle()
         start = saved.stat().st_size if saved.is_file() else 0

@@ -94,7 +94,7 @@ class Xla(ProgramBackend):
         return {} if peak is None else {"runtime_peak_memory": float(peak)}
 
     def timer(self) -> Timer:
-        """PJRT's own threads do the work and push ours off the CPU: that is no sign that others disturbed a block."""
+        """PJRT's own threads do the work and push ours off the CPU: that does not mean that other programs disturbed a block."""
         return WaitingTimer(self.threads)
 
     def place(self, data: np.ndarray[Any, Any]) -> Any:

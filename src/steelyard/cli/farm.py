@@ -55,7 +55,7 @@ def _without_journal(run: str, folder: Path) -> UsageError:
     from steelyard.analyze.provenance import head_of
 
     if farm := head_of(folder).farm:
-        why = f"it was made on {farm}, and what happened there is told where it was started; a shared store keeps results alone"
+        why = f"it was made on {farm}, and its journal is where it was started; a shared store keeps only results"
         return UsageError(f"how run {run} went is not known here", why=why, do=f"steelyard show {run} has the host of each result")
     do = "name one that was, or start one: steelyard run … --on local:2"
     return UsageError(f"run {run} was not made on other machines", why="it was measured where it was started", do=do)

@@ -1,4 +1,4 @@
-"""Failures that are known beforehand, as a file lists them: whatever differs from it is news."""
+"""Expected failures listed in a file; differences from the list are reported."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Expectation:
     where: str = ""
 
     def fits(self, case: Case) -> bool:
-        """Whether a case is meant: everything that is given must be equal."""
+        """Whether the rule fits a case: every given key must be equal."""
         return self.rule.fits(case) and (not self.excuse.pattern or self.excuse.fits(case.id))
 
     def __str__(self) -> str:

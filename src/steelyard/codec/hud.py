@@ -48,7 +48,8 @@ class WindowRule:
 
 @dataclass(frozen=True)
 class HudWindows:
-    """Days of the two windows, the newer one last, after how many days data is too old to report on, and the rules by metric."""
+    """Lengths in days of the two windows (the newer one last), the age in days from which data is too old to report on, and the rules by
+    metric."""
 
     baseline_days: float = DAYS
     comparison_days: float = DAYS
@@ -76,7 +77,7 @@ def parse_hud(page: CheckedFile, data: Any) -> HudPolicy | None:
         _windows(page, table["window"]) if "window" in table else None,
     )
     if not made.status and not made.ratios and not (made.windows and made.windows.rules):
-        page.wrong("hud", "it says nothing", do="name status, ratio or window", near="[hud")
+        page.wrong("hud", "the table is empty", do="name status, ratio or window", near="[hud")
     return made
 
 

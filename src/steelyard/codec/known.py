@@ -25,7 +25,7 @@ _most = quantity(parse_share, "a share such as 5% or 0.05", lambda share: 0 < sh
 
 
 def load_known(store: Path) -> tuple[Excuse, ...]:
-    """What a store's file says is known, or nothing where it has none; one error names every mistake in it."""
+    """The known changes in a store's file, none without one; one error names every mistake in the file."""
     path = store / FILE
     if not path.exists():
         return ()
@@ -41,10 +41,10 @@ def _entry(page: CheckedFile, pattern: str, value: Any) -> Excuse:
     page.known(table, f'"{pattern}"', KEYS)
     reason = page.read(table, f'"{pattern}"', "reason", text_value, "")
     if not reason.strip() and "reason" not in table:
-        page.wrong(f'"{pattern}".reason', "missing; later readers ask why", near=f'"{pattern}"')
+        page.wrong(f'"{pattern}".reason', "missing: give a reason for later readers", near=f'"{pattern}"')
     return Excuse(pattern, SLOWER, reason, page.read(table, f'"{pattern}"', "most", _most, None))
 
 
 def known_reason(known: Sequence[Excuse], case: str, ratio: float) -> str:
-    """Why a change of a case's time is no news; empty where it is."""
+    """The reason why a change of a case's time is known or expected; empty if it is not."""
     return next((item.reason or "known" for item in known if item.fits(case) and item.covers(SLOWER, ratio)), "")

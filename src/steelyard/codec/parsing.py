@@ -1,4 +1,4 @@
-"""Text to plain data: whatever a parser thinks of a file, a user gets an error that names the file and the place.
+"""Text to plain data: whatever a parser raises, the user gets an error that names the file and the place.
 
 Parsers raise anything for a value they cannot make (KeyError for `!!bool x`), take quadratic memory for a key of many dots, and
 make numbers that nothing else can print. Every file that people write comes through `parse`.
@@ -93,7 +93,7 @@ def _check_keys(text: str, where: str) -> None:
         parts = parts + 1 if token == "." and not dotted else parts if dotted else 1
         dotted = token == "."
         if parts > DEEPEST:
-            raise UsageError(f"a key of more than {DEEPEST} parts", do="nothing that is read here needs that", where=f"{where}:{line}")
+            raise UsageError(f"a key of more than {DEEPEST} parts", do="no file that Steelyard reads needs that", where=f"{where}:{line}")
         line += token.count("\n")
 
 

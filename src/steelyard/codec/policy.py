@@ -18,7 +18,7 @@ from steelyard.model.units import parse_share
 
 ALPHA = 0.01
 LEAST_ALPHA = 1e-9
-"""Below it a double cannot tell the chance from none, and intervals have no end."""
+"""The least alpha: below it floating point cannot tell the probability from 0, and intervals become infinite."""
 OUTCOMES = ("slower", "unclear", "missing", "incomparable", *BAD)
 POLICY_KEYS = frozenset({"floor", "alpha", "missing", "unclear", "unconfirmed", "margins", "cases", "expected", "allowed", "hud"})
 
@@ -27,7 +27,7 @@ POLICY_KEYS = frozenset({"floor", "alpha", "missing", "unclear", "unconfirmed", 
 class Excuse:
     """Cases, by pattern, whose outcome is known beforehand; `outcome` is empty where any failure is.
 
-    A change of time by more than `most` is none of those, where that is said.
+    If `most` is given, a larger change of time is not covered.
     """
 
     pattern: str
@@ -36,11 +36,11 @@ class Excuse:
     most: float | None = None
 
     def fits(self, case: str) -> bool:
-        """Whether a case is meant: `*` and `?` stand for others, brackets for themselves, as case ids have them."""
+        """Whether the pattern matches a case: `*` and `?` are wildcards, brackets are literal, as they occur in case ids."""
         return fits(self.pattern, case)
 
     def covers(self, outcome: str, ratio: float | None = None) -> bool:
-        """Whether this is what was foreseen; `failed` means any way of failing."""
+        """Whether an outcome is the expected one; `failed` means any way of failing."""
         if self.most is not None and ratio is not None and ratio > 1 + self.most:
             return False
         return outcome in BAD if self.outcome in ("", "failed") else outcome == self.outcome
@@ -51,7 +51,7 @@ class Policy:
     """What the gate lets pass; the defaults are those of `compare`.
 
     `cases` gives cases margins of their own, by pattern; where several fit, the last one written decides. `hud` are rules by ratio
-    and status in place of margins, for the figures that they name. `known` are changes that the store's own file tells.
+    and status in place of margins, for the figures that they name. `known` are the changes listed in the store's own file.
     """
 
     margins: Mapping[str, float] = field(default_factory=lambda: {"time": MARGIN})
@@ -77,13 +77,13 @@ class Policy:
 
     @property
     def metrics(self) -> tuple[str, ...]:
-        """What is judged: time, and whatever has a margin."""
+        """The metrics judged: time, and every one with a margin."""
         named = [*self.margins, *(metric for margins in self.cases.values() for metric in margins)]
         return tuple(dict.fromkeys(("time", *named)))
 
 
 def fits(pattern: str, case: str) -> bool:
-    """Match a case id, whose brackets are no character classes."""
+    """Match a case id, taking brackets literally."""
     return fnmatchcase(case, pattern.replace("[", "[[]"))
 
 

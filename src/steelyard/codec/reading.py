@@ -31,7 +31,7 @@ class CheckedFile:
         self.more = 0
 
     def wrong(self, path: str, what: str, do: str = "", near: str | None = None) -> None:
-        """Keep a mistake, with its line where only one can be meant; `near` is text that stands on it. Nobody reads thousands."""
+        """Keep a mistake, with its line if that is unambiguous; `near` is text on that line. The number of mistakes kept is limited."""
         if len(self.mistakes) >= MOST_TOLD:
             self.more += 1
             return
@@ -43,7 +43,7 @@ class CheckedFile:
         self.mistakes.append((f"{self.where}:{line}" if line else self.where, f"{path}: {what}", do))
 
     def known(self, table: Mapping[Any, Any], path: str, allowed: Iterable[str]) -> None:
-        """Keys that nobody reads are mistakes."""
+        """Unknown keys are mistakes."""
         names = sorted(allowed)
         for key in table:
             if key not in names:
@@ -61,7 +61,7 @@ class CheckedFile:
         return default
 
     def table(self, value: Any, path: str) -> Mapping[str, Any]:
-        """A table, or an empty one where something else stands, which is a mistake."""
+        """A table, or an empty one if the value is something else, which is a mistake."""
         if isinstance(value, dict):
             return value
         self.wrong(path, f"expected a table, not {shown(value)}")
@@ -86,7 +86,7 @@ class CheckedFile:
 
 
 def expect(good: bool, expected: str, value: Any) -> None:
-    """One wording for every value that is not what it should be."""
+    """Keep a mistake for a value of the wrong kind, always in the same words."""
     if not good:
         raise UsageError(f"expected {expected}, not {shown(value)}")
 
@@ -108,7 +108,7 @@ def text_value(value: Any) -> str:
 
 
 def choice(names: Iterable[str]) -> Callable[[Any], Any]:
-    """A reader of one of some names."""
+    """Returns a reader that accepts one of some names."""
 
     def read(value: Any) -> Any:
         if value not in tuple(names):
@@ -119,12 +119,12 @@ def choice(names: Iterable[str]) -> Callable[[Any], Any]:
 
 
 def is_number(value: Any) -> bool:
-    """Whether a value is a finite number of sane size; true and false are none."""
+    """Whether a value is a finite number of reasonable size; booleans are not."""
     return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < 1e300
 
 
 def quantity(read: Callable[[str], float], expected: str, fits: Callable[[float], bool]) -> Callable[[Any], float]:
-    """A reader of numbers with or without a unit."""
+    """Returns a reader of numbers with or without a unit."""
 
     def reader(value: Any) -> float:
         number = value

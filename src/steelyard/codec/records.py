@@ -48,7 +48,7 @@ def _plain(obj: Any) -> Any:
 
 
 def parse(line: bytes) -> Any:
-    """The JSON of a line, quickly; what only Python's own reader takes, such as half of a surrogate pair, that one reads."""
+    """The JSON of a line, by the fast parser; what it refuses, such as half a surrogate pair, is read by Python's own."""
     try:
         return msgspec.json.decode(line)
     except ValueError:
@@ -58,7 +58,7 @@ def parse(line: bytes) -> Any:
 def decode(kind: type[T], data: bytes | Mapping[str, Any], *, checked: bool = False) -> T:
     """Read a Record, a Pair or a header from its line or its JSON object; null in a figure reads as NaN.
 
-    `checked` says that its text showed how deep and large it is.
+    `checked` says that its depth and sizes were checked on the text already.
     """
     try:
         whole = upgrade(msgspec.json.decode(data, type=dict[str, Any]) if isinstance(data, bytes) else data)
@@ -98,7 +98,7 @@ def case_of(record: Record) -> Case:
 
 
 def settled_case(record: Record) -> Case:
-    """The case of a stored record, where it is what the id says, digests included; nothing else may be measured under that id."""
+    """The case of a stored record, after checking that it fits the id, digests included; nothing else may be measured under that id."""
     case = case_of(record)
     if case.id != record.id or not case.settled:
         why = "its parameters or flags do not have the digest in its id: the file was edited or is damaged"
@@ -107,7 +107,7 @@ def settled_case(record: Record) -> Case:
 
 
 def upgrade(data: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Bring an object of an older schema to this one; a newer one cannot be guessed at."""
+    """Bring an object of an older schema to this one; a newer one is an error."""
     version = data.get("schema", SCHEMA)
     if not isinstance(version, int) or isinstance(version, bool) or version < 1:
         raise StoreError(f"not a schema version: {version!r}", why="the line was not written by Steelyard, or is damaged")
@@ -118,7 +118,7 @@ def upgrade(data: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def record_schema() -> dict[str, Any]:
-    """The published JSON Schema of a Record and of a Pair, for whoever reads the files without Steelyard."""
+    """The published JSON Schema of a Record and of a Pair, for reading the files without Steelyard."""
     kinds, parts = msgspec.json.schema_components([Record, Pair], ref_template="#/$defs/{name}")
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -131,7 +131,7 @@ def record_schema() -> dict[str, Any]:
 
 
 def nullable(part: Any) -> Any:
-    """A schema in which every number may be null, as those are that JSON cannot hold."""
+    """A schema in which every number may be null, since JSON cannot hold NaN and infinity."""
     if isinstance(part, dict):
         return {key: ["number", "null"] if (key, value) == ("type", "number") else nullable(value) for key, value in part.items()}
     return [nullable(item) for item in part] if isinstance(part, list) else part

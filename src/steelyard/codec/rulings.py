@@ -1,4 +1,4 @@
-"""Rulings as JSON lines, by names that say what a number is, and read back again."""
+"""Writes rulings as JSON lines, with names that say what each number is, and reads them back."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ADDED = ("schema", "correct", "effect")
 
 
 def ruling_document(ruling: Ruling) -> dict[str, Any]:
-    """A ruling as plain data, with what follows from it; the digest among its facts is that by which it is known when judging goes on."""
+    """A ruling as plain data, with derived values; the digest among its facts identifies it when judging is resumed."""
     found = json.loads(encode(ruling))
     effect = ruling.delta.effect if ruling.delta and ruling.correct else ""
     if found["delta"]:
@@ -41,7 +41,7 @@ def read_ruling(data: bytes | Mapping[str, Any]) -> Ruling:
 
 
 def _with_nan(whole: dict[str, Any]) -> dict[str, Any]:
-    """Put NaN back where JSON could only hold null, and a number must be."""
+    """Put NaN back where JSON holds null and a number is needed."""
     for part, names in (("pair", ("ratio", "low", "high")), ("verification", ())):
         if isinstance(found := whole.get(part), dict):
             whole[part] = {key: math.nan if value is None and key in names else value for key, value in found.items()}
@@ -54,7 +54,7 @@ def _with_nan(whole: dict[str, Any]) -> dict[str, Any]:
 
 
 def ruling_schema() -> dict[str, Any]:
-    """The published JSON Schema of a ruling, for whoever reads the lines without Steelyard."""
+    """The published JSON Schema of a ruling, for reading the lines without Steelyard."""
     _, parts = msgspec.json.schema_components([Ruling], ref_template="#/$defs/{name}")
     ruling, delta = parts["Ruling"], parts["Delta"]
     delta["properties"] = {RATIO if key == "ratio" else key: value for key, value in delta["properties"].items()}

@@ -1,4 +1,4 @@
-"""The free parts of a stored result, as far as readers rely on them: a file that was edited by hand must not break a table."""
+"""Checks the free-form parts of a stored result that readers rely on, so that a file edited by hand cannot break a table."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class MachineShape(msgspec.Struct):
 
 
 def check_shape(what: str, value: Any, shape: type[msgspec.Struct]) -> None:
-    """Raise where a part has another form than the one it is read in."""
+    """Raise if a part does not have the form that readers expect."""
     try:
         msgspec.convert(value, shape)
     except msgspec.ValidationError as error:

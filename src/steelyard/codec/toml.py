@@ -1,7 +1,7 @@
 """Writing TOML, which the standard library only reads: experiment files made from something else.
 
-tomli-w would write them, but with every shape and every argument of a call spread over lines and tables of its own, which is no file
-that people read on. Here a value stands in one line, and a list has a line for each of its values where it is long.
+tomli-w would write them, but with every shape and every argument of a call spread over lines and tables of its own, which is hard to read.
+Here a value stands in one line, and a list has a line for each of its values where it is long.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def listed(experiment: Experiment) -> dict[str, list[Any]]:
 
 
 def settings_of(experiment: Experiment) -> dict[str, Any]:
-    """What is not as usual; the words of a fixed protocol for tools and traces are no part of a file."""
+    """The settings that differ from the defaults; a fixed protocol's labels for tools and traces are not written."""
     usual, found = Settings(), experiment.settings
     settings = {item.name: getattr(found, item.name) for item in fields(Settings)}
     asked = {name: item for name, item in settings.items() if item != getattr(usual, name)}
@@ -65,7 +65,7 @@ def settings_of(experiment: Experiment) -> dict[str, Any]:
 
 
 def how(matrix: Matrix) -> dict[str, Any]:
-    """How and where its cases run, as far as that is not as usual."""
+    """How and where its cases run, without defaults."""
     usual = Matrix(())
     names = ("backend", "variant", "mode", "device", "threads", "ranks", "env", "flags")
     asked = {name: found for name in names if (found := getattr(matrix, name)) != getattr(usual, name)}
@@ -82,7 +82,7 @@ def _matrix(matrix: Matrix) -> str:
 
 
 def _values(values: Sequence[Any]) -> str:
-    """One value stands alone unless it is itself a list; several, or long ones, stand on a line each."""
+    """A single value is written without a list unless it is one itself; several, or long ones, get a line each."""
     if len(values) == 1 and not isinstance(values[0], (list, tuple)):
         return value(values[0])
     return _lines(values)

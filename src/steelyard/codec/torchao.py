@@ -10,7 +10,7 @@ from typing import Any, Literal
 Form = Literal["baseline_eager", "quantized_eager", "baseline_compiled", "quantized_compiled"]
 """What a row times."""
 Question = Literal["eager", "compile", "eager_vs_compile"]
-"""What a pair of a row answers: quantized against baseline without and with torch.compile, and what compiling does for quantized."""
+"""What the pairs of a row compare: quantized against baseline without and with torch.compile, and what compiling does for quantized."""
 
 SHAPE = ("m", "k", "n")
 CONFIG = (
@@ -18,7 +18,7 @@ CONFIG = (
     "model_type", "output_dir", "enable_profiler", "enable_memory_profiler",
 )  # fmt: skip
 ONE_FORM = ("baseline_inference_time_in_ms", "model_inference_time_in_ms", "speedup")
-"""What the documented version has of a row, which it times without or with torch.compile."""
+"""The columns of the documented version, which times a row either without or with torch.compile."""
 TIMES: Mapping[Form, str] = {
     "baseline_eager": "baseline_model_eager_inference_time_in_ms", "quantized_eager": "quantized_model_eager_inference_time_in_ms",
     "baseline_compiled": "baseline_model_compiled_inference_time_in_ms",

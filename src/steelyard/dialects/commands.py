@@ -21,7 +21,7 @@ STRICT_EXIT = click.option("--strict-exit", is_flag=True, help="Exit with 3 wher
 
 
 class Names(click.Group):
-    """Commands in the order they are named; a wrong name is told with the nearest right one, as one of a `kind`, and none by the help."""
+    """Commands in the order they are named; a wrong name is an error with the nearest right one, and no name prints the help."""
 
     kind = "command"
 
@@ -42,14 +42,14 @@ class Names(click.Group):
 
 
 class MaybeBare(click.Choice[str]):
-    """One of some words, or the flag alone, which whoever reads the options judges."""
+    """One of some words, or the flag alone; the reader of the options decides what that means."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         return "" if value == "" else str(super().convert(value, param, ctx))
 
 
 def option(flag: Flag, defaults: PlainOptions) -> click.Option:
-    """One option of a table of flags; whoever leaves it out gets the default of the field it sets."""
+    """One option of a table of flags; without it the field keeps its default."""
     default = getattr(defaults, flag.key)
     words: dict[str, Any] = {"required": True} if flag.required else {"default": default, "show_default": bool(default)}
     types = {"count": click.IntRange(min=0), "integer": int, "integers": int, "seconds": float}
@@ -114,7 +114,7 @@ def spread(args: list[str], lists: set[str]) -> list[str]:
 
 
 def make_folder(path: Path) -> None:
-    """The folder that results go to, made where there is none."""
+    """Create the folder for results if it does not exist."""
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:

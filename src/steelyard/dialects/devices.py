@@ -1,4 +1,4 @@
-"""What a dialect tells of devices without asking a framework: whether there is one of a kind, and what it is called."""
+"""Facts about devices without asking a framework: whether there is one of a kind, and what it is called."""
 
 from __future__ import annotations
 

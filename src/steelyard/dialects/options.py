@@ -39,7 +39,7 @@ class PlainOptions:
 
     @classmethod
     def from_plain(cls, data: Mapping[str, Any]) -> Self:
-        """What `plain` gave, or the words of a call; a name that is none is an error."""
+        """What `plain` gave, or the words of a call; an unknown name is an error."""
         known = [item.name for item in fields(cls)]  # type: ignore[arg-type]
         for name in data:
             if name not in known:
@@ -48,6 +48,6 @@ class PlainOptions:
 
 
 def check_count(name: str, value: Any, least: int, most: int) -> None:
-    """A number that is out of bounds is told by the flag that sets it, whether it came from there or from a call."""
+    """Raise an error for a number out of bounds that names its flag, whether it came from there or from a call."""
     if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
         raise UsageError(f"--{name.replace('_', '-')} is a whole number from {least} to {most}, not {value!r}")

@@ -1,4 +1,4 @@
-"""Passes beside the timing, on the conductor's side: which a case gets, in which process, and what its record gains."""
+"""Passes beside the timing, on the conductor's side: which passes a case gets, in which process, and what they add to its record."""
 
 from __future__ import annotations
 
@@ -34,9 +34,8 @@ Work = Callable[["Crew", Job, Plan, Path], Reply]
 
 
 def complete(record: Record, job: Job, plan: Plan, crew: Crew, writer: ResultKeeper) -> Record:
-    """Run the passes that were asked for, one after another, and lay what they found over the record.
-
-    What a comparison has said of compiling is not measured again, and that of a base is for its comparisons to say.
+    """Run the requested passes one after another and add their results to the record. Compile times that a comparison has measured are not
+    measured again, and those of a base are left to its comparisons.
     """
     if record.status not in ("ok", "wrong"):
         return record
@@ -78,8 +77,8 @@ def memory(crew: Crew, job: Job, plan: Plan, scratch: Path) -> Reply:
 
 
 def graphs(crew: Crew, job: Job, plan: Plan, scratch: Path) -> Reply:
-    """In a process of its own, told before it starts to write down what it traces; the compiler's own form of both arms, where there
-    are two: what differs in it is why they differ."""
+    """In a process of its own, with graph dumps switched on before it starts; if there are two arms, the compiled form of both, to show how
+    they differ."""
     both = job.vs is not None and plan.settings.dump_ir == "optimized"
     arms = arms_of(job, plan) if both else (ArmJob("", job, plan.sources_of(job)),)
     found = Found()
@@ -106,7 +105,7 @@ def _graphs(crew: Crew, arm: ArmJob, plan: Plan, scratch: Path) -> Reply:
 
 
 def _laid_over(head: Found, found: Found, *, base: bool) -> Found:
-    """What was found of the head, with what belongs to the base under names of its own."""
+    """The findings of the head, with those of the base under separate names."""
     if not base:
         return found
     files = [(f"base {kind}", str(Path(path).rename(Path(path).with_name(f"base-{Path(path).name}")))) for kind, path in found.files]
@@ -164,7 +163,7 @@ def _spread(replies: Sequence[Reply], name: str) -> Figure:
 
 
 def compile_facts(cold: Sequence[Reply], warm: Sequence[Reply], job: Job) -> dict[str, Any]:
-    """What the compiler's own counters say of its cache, and what it cost besides; a cache that was not cold or not warm is said."""
+    """The compiler's own counters of its cache, and other costs; notes a cache that was not cold or not warm."""
     facts: dict[str, Any] = {"processes": len(cold), "interval": "min to max"}
     for name, replies in (("cold", cold), ("warm", warm)):
         counts = [reply.found.facts.get("counts", {}) for reply in replies]
@@ -177,7 +176,7 @@ def compile_facts(cold: Sequence[Reply], warm: Sequence[Reply], job: Job) -> dic
 
 def _doubts(cold: Mapping[str, list[int]], warm: Mapping[str, list[int]]) -> Iterator[str]:
     if not any([*cold["miss"], *cold["hit"], *warm["miss"], *warm["hit"]]):
-        yield "the compiler counted no use of its cache, so cold and warm cannot be told apart"
+        yield "the compiler counted no use of its cache, so cold and warm cannot be distinguished"
         return
     if any(cold["hit"]) or not all(cold["miss"]):
         yield "the first process hit its cache or compiled nothing, so the cold figure is not cold"
@@ -199,10 +198,10 @@ def _extended(record: Record, name: str, reply: Reply, scratch: Path, writer: Re
 
 
 def _contents(name: str, scratch: Path) -> bytes:
-    """A file that a worker made in the folder it was given; one that lies elsewhere is none of ours to copy."""
+    """A file that a worker made in the folder it was given; one that lies elsewhere is not copied."""
     path = Path(name)
     if path.is_symlink() or not path.is_file() or not path.resolve().is_relative_to(scratch.resolve()):
-        raise ValueError(f"{path.name} is no file in the folder given for it")
+        raise ValueError(f"{path.name} is not a file in the folder given for it")
     fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
     with os.fdopen(fd, "rb") as file:
         data = file.read(LARGEST_FILE + 1)

@@ -1,4 +1,4 @@
-"""What a task answers, and what it should: the calls that verification makes, with the reference's answer to the same values."""
+"""A task's answers and the right ones: the calls that verification makes, with the reference's answer to the same values."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ class Answering:
     found: Found | None = None
     verification: Verification | None = None
     varies: bool = False
-    """Its answers differ from call to call, and nothing says which is right."""
+    """Its answers differ from call to call, so none can be the right one."""
     facts: dict[str, Any] = field(default_factory=dict)
-    """What a record says of the answers beside whether they are right: where they lie."""
+    """Notes for a record on where answers lie in memory."""
     _sketches: list[Sketch] = field(default_factory=list)
     _doubt: Verification | None = None
     """What was wrong with an answer between timed blocks."""
@@ -54,7 +54,7 @@ class Answering:
         """Fingerprints of inputs; none for the backward pass alone."""
 
     def _given(self) -> dict[str, Any]:
-        """What calls must leave as it is; training moves weights."""
+        """What calls must not change; training may change weights."""
         trained = {id(item) for item in self.built.parameters} if self.bench.case.mode == "train" else set()
         return {path: item for path, item in inputs(self.built).items() if id(item) not in trained}
 
@@ -89,7 +89,7 @@ class Answering:
         return replace(found, checks=[*done, check])
 
     def _take(self, found: Verification, check: str) -> None:
-        """The worse of what was known and what was found now."""
+        """Keep the worse of the earlier and the new result."""
         known = self.verification
         if found.status == "failed":
             once = "right at first, but not after timing" if known and FIRST in known.checks else ""
@@ -151,10 +151,8 @@ class Answering:
         return verify.compare(one, other, "its first answer", own=task.tolerance, same_dtype=False, norm=shares[0], whole=shares[1])
 
     def _judged(self, got: list[Leaf], found: Found) -> Verification:
-        """Hold a later answer against the reference.
-
-        Gradients of a model that timing has trained are what is left of larger terms, and rounding is a share of those: they
-        are held to the size that they had at first.
+        """Compare a later answer with the reference. Gradients of a model trained by the timed calls are small differences of larger terms,
+        so their tolerance uses the size that they had at first.
         """
         seen = judge(self.bench, self.be, self._timed, got, found)
         allowed = self._timed.norm_tolerance

@@ -1,4 +1,4 @@
-"""What a verification rule may ask of a case: its own answers from the start, eager's, and those in double precision."""
+"""The answers a verification rule can request: the case's own from the start, eager's, and those in double precision."""
 
 from __future__ import annotations
 
@@ -44,9 +44,8 @@ class RuleCheck:
 
     @staticmethod
     def own(bench: Bench, task: Task) -> str:
-        """The rule that the task or a variant brings along; the task's own rule is told where a variant loses something on purpose.
-
-        One that cannot be told gives way to the variant's.
+        """The rule that the task or a variant has. The task's own rule gets to know if a variant loses accuracy on purpose; if it cannot
+        take that into account, the variant's rule is used.
         """
         named = next((variant.rule for variant, _ in bench.chain if variant.rule), "")
         if not task.rule or not named:
@@ -54,7 +53,8 @@ class RuleCheck:
         return f"{task.rule}[lossy=true]" if rules.takes(task.rule, "lossy") else named
 
     def verdict(self, own: Verification | None = None) -> tuple[Verification, dict[str, Figure]]:
-        """What the rule says, beside what our own found, and its figures; one that cannot be applied says that, and the times stay."""
+        """The rule's result combined with our own, and its numbers; if the rule cannot be applied, that is the result, and the times are
+        kept."""
         if own is not None and own.status == "failed":
             return own, {}
         try:
@@ -118,24 +118,24 @@ class CaseAnswers:
         return self._leaves(be, wide, calls)
 
     def beside(self, inputs: int, *, outliers: bool) -> Iterator[tuple[dict[str, Leaf], dict[str, Leaf]]]:
-        """What was timed and what it is held to, on the same arrays, which hold other values each time.
-
-        Activations have channels that are far larger than the others, and a format that has no room for these loses the rest:
-        `outliers` draws such ones. A task whose inputs cannot be given other floating numbers answers to its own.
+        """The timed task and its reference on the same arrays, with new values each time. Activations have channels far larger than the
+        others, and a format without room for these loses the rest: `outliers` draws such ones. A task whose inputs cannot be changed uses
+        its own.
         """
         want = self._answering(self._plain(), held=True)
         for _ in self._draws(inputs, outliers):
             yield self._judged(self.candidate(1)), want()
 
     def standards(self, inputs: int) -> Iterator[tuple[dict[str, Leaf], dict[str, Leaf]]]:
-        """What it is held to and the plain task, on normal inputs."""
+        """Its reference and the plain task, on normal inputs."""
         if self.standard is not None and self.standard.make is not None:
             held, plain = self._answering(self._plain(), held=True), self._answering(self._plain(), held=False)
             for _ in self._draws(inputs, outliers=False):
                 yield held(), plain()
 
     def _answering(self, be: Any, *, held: bool) -> Callable[[], dict[str, Leaf]]:
-        """How to have the answer of the plain task, or of what is made of it, to the values that the inputs hold, from its beginning."""
+        """Returns a function that gives the answer of the plain task, or of what is made from it, to the current inputs, from its initial
+        state."""
         other, task = self.bench.standard(self.task, be) if held else self.bench.base(be)
         task = replace(_certain(task), args=self.task.args, kwargs=self.task.kwargs)
         state = other.state(task) if self.mode == "train" else ()
@@ -162,7 +162,7 @@ class CaseAnswers:
             yield
 
     def _judged(self, leaves: dict[str, Leaf]) -> dict[str, Leaf]:
-        """What accuracy is told by: of a training step its gradients, since its weights hardly move and hide all else."""
+        """The arrays by which accuracy is judged: for a training step its gradients, since the weights hardly move."""
         return {path: leaf for path, leaf in leaves.items() if GRADIENTS in path} if self.mode == "train" else leaves
 
     def scored(self, answer: Any) -> tuple[Leaf, Leaf] | None:

@@ -45,7 +45,7 @@ PART = "part "
 
 
 class OtherArmLost(SteelyardError):
-    """The other arm's process is gone; it knows why, this one does not."""
+    """The other arm's process has ended; the reason is known only there."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class Agreement:
 
 
 def perform(job: Alternate, loaded: registry.Loaded, send: Send, gate: Callable[[], None]) -> None:
-    """Do one arm's part in one pair of processes; whatever happens, the conductor is told."""
+    """Do one arm's part in one pair of processes; any failure is reported to the conductor."""
     lost = False
 
     def work() -> tuple[Status, str]:
@@ -194,7 +194,7 @@ class Token:
         os.set_blocking(self.outward, True)
 
     def say(self, message: Mapping[str, Any]) -> None:
-        """A short line to the other arm."""
+        """Send a short line to the other arm."""
         self._write(json.dumps(message).encode() + b"\n")
 
     def hear(self) -> dict[str, Any]:
@@ -248,7 +248,7 @@ class BlockSource:
         return self.timer.bind(recorded(task, self._readings))
 
     def note(self) -> None:
-        """The last run was of a timed block."""
+        """Note that the last run was of a timed block."""
         if self._readings:
             self.parts.append(self._readings[-1].parts)
             self._readings.clear()
@@ -272,7 +272,7 @@ class BlockSource:
 
 
 def _alternate(job: Alternate, be: Any, source: BlockSource, token: Token) -> tuple[Agreement, Arrays]:
-    """Meet, agree, take turns; the blocks of this arm in order of time."""
+    """Connect, agree on the plan, take turns; returns the blocks of this arm in order of time."""
     arm, task = job.number, source.task
     token.meet()
     _time_alike(source, token)
@@ -283,7 +283,7 @@ def _alternate(job: Alternate, be: Any, source: BlockSource, token: Token) -> tu
     order = turns(coins(job.turns.seed, agreed.quads))
     took, busy, hit = take_turns(arm, order, source, calls, untimed, token, agreed.rebuilds, holds=arm == job.turns.first)
     if be.graphs() != before:
-        raise SteelyardError("something was compiled while the arms were weighed", why="the comparison is void")
+        raise SteelyardError("something was compiled during the comparison", why="the comparison is invalid")
     return agreed, {
         "took": ("ns", "<i8", np.asarray(took, "<i8").tobytes()),
         "busy": ("ns", "<i8", np.asarray(busy, "<i8").tobytes()),
@@ -333,9 +333,9 @@ def _probe(source: BlockSource) -> dict[str, Any]:
 
 
 def settle(said: Sequence[Mapping[str, Any]], share: float) -> Agreement:
-    """From what both arms said to what both do: blocks of equally many calls unless one is far faster, quads to fill the time.
+    """The plan from the timings of both arms: blocks of equally many calls unless one is far faster, quads to fill the time.
 
-    Unequal blocks would cost unequal amounts themselves, and that would pass for a difference. Where there is time for it,
+    Unequal blocks would have unequal overhead, which would look like a difference. Where there is time for it,
     the task is built again on the way, since placement matters.
     """
     base, head = (int(arm["calls"]) for arm in said)

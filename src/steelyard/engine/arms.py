@@ -1,4 +1,4 @@
-"""Both arms of a comparison as jobs of their own, for passes that look at one after the other, and what such a pass answers."""
+"""Both arms of a comparison as jobs of their own, for passes that look at one after the other, and the result of such a pass."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from steelyard.engine.pool import places_of
 
 @dataclass(frozen=True)
 class Reply:
-    """What a pass gave; `trouble` is why it gave nothing, which never costs the case its record."""
+    """The result of a pass; `trouble` is why there is none, which never affects the case's record."""
 
     found: Found = field(default_factory=Found)
     trouble: str = ""

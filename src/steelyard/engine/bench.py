@@ -50,12 +50,12 @@ class Bench:
         return self.backend(self.case.device, seed=self.settings.seed, threads=self.case.threads, seat=self.seat)
 
     def base(self, be: Any = None) -> tuple[Any, Task]:
-        """The workload's own task, without variants but those that are part of the question."""
+        """The workload's own task, without variants except those that are part of what is measured."""
         be = be or self.open()
         return be, self._under(self.body(self.case.backend, be), be, lambda variant: variant.asked)
 
     def plain(self, be: Any) -> Task:
-        """The task that another rule holds a variant against: in its formats, and with what is part of the question."""
+        """The reference task of another rule: in the variant's formats, with the variants that are part of what is measured."""
         return self._under(self.body(self.case.backend, be), be, lambda variant: variant.asked or variant.casts)
 
     def _under(self, task: Task, be: Any, which: Callable[[Variant], bool]) -> Task:
@@ -88,7 +88,7 @@ class Bench:
             if be.process_state() != be.before_variants:
                 be.left_set.append(variant.name)
             if all(getattr(before, name) is getattr(task, name) for name in TELLING):
-                raise NotApplied(f"variant {variant.name} changed nothing of the task")
+                raise NotApplied(f"variant {variant.name} changed nothing in the task")
         return be, sqnr.held_at(task, rules.asked(self.settings.other_rule, sqnr.RULE, "floor"))
 
     def standard(self, task: Task, be: Any = None) -> tuple[Any, Task]:
@@ -112,7 +112,7 @@ class Bench:
         return any(variant.fresh for variant, _ in self.chain)
 
     def import_needs(self) -> None:
-        """Import what the workload and the variants need; what is missing or broken is told by these themselves."""
+        """Import what the workload and the variants need; missing or broken modules are reported by the workload or variant itself."""
         wanted = (*self.workload.imports, *(name for variant, _ in self.chain for name in variant.imports))
         for module in dict.fromkeys(wanted):
             with contextlib.suppress(Exception):
@@ -129,9 +129,8 @@ class Bench:
         return self.workload.bodies.get(self.case.backend) or self.workload.bodies[self.backend.speaks]
 
     def rebuilder(self, be: Any, task: Task, rng: random.Random) -> Callable[[], Task]:
-        """How a comparison gets everything afresh: move it where all of it can be moved, else build again.
-
-        What takes long to build stays, and its inputs move; if it restores its inputs itself, it knows them where they are.
+        """How a comparison rebuilds a task: move all of it if possible, else build again. A task that takes long to build keeps its code,
+        and its inputs move; if it restores its inputs itself, they stay too.
         """
         if self.rooted(task):
             return lambda: self.ready(be, task)
@@ -157,7 +156,7 @@ def _task(made: Any, maker: str) -> Task:
 
 
 def prepare_bench(case: Case, loaded: registry.Loaded, settings: Settings) -> Bench:
-    """Find the pieces a case names; what cannot be had here is Unsupported with the remedy."""
+    """Find the workload, backend and variants of a case; raise Unsupported with the remedy for what is missing here."""
     workload = loaded.workloads.get(case.workload)
     if workload is None:
         raise unknown("workload", case.workload, loaded.workloads, listing="steelyard list")
@@ -185,7 +184,7 @@ def prepare_bench(case: Case, loaded: registry.Loaded, settings: Settings) -> Be
 
 
 def open_backend(name: str, env: str = "") -> Any:
-    """Load a backend; a framework that is not installed is a fact about this environment, not a crash."""
+    """Load a backend; a framework that is not installed raises Unsupported."""
     try:
         backend = registry.load_backend(name)
         forget_garbage()
@@ -205,14 +204,14 @@ def open_backend(name: str, env: str = "") -> Any:
 
 
 def _ours(error: Exception) -> bool:
-    """Whether it was raised in this package, where it is a mistake of ours and not of an installation."""
+    """Whether it was raised in this package: then it is a bug of ours, not of an installation."""
     *_, (frame, _) = traceback.walk_tb(error.__traceback__)
     return Path(frame.f_code.co_filename).is_relative_to(Path(__file__).parents[1])
 
 
 @functools.cache
 def forget_garbage(modules: int = 0) -> None:
-    """Put what imports left out of the collector's sight, and again for another number of modules.
+    """Freeze objects that imports left, so that garbage collection skips them; repeated when more modules are loaded.
 
     A collection before each case costs 70 ms otherwise, and several in a case 80 ms each once a compiler is imported.
     """

@@ -21,7 +21,7 @@ from steelyard.store.runs import Store
 
 RECORDER = "steelyard.engine.recording"
 OBSERVER = "execution_trace_observer"
-"""In what PyTorch's recorder says of itself, which explains nothing."""
+"""Words in log lines of PyTorch's recorder, which do not explain a failure."""
 
 
 @dataclass(frozen=True)
@@ -34,11 +34,11 @@ class Captured:
 
 
 def capture_case(request: Request, store: Store, output: Path, timeout: float, *, profile: bool, resources: bool) -> Captured:
-    """Record one call of the only case that a request means."""
+    """Record one call of the single case that a request selects."""
     ready = conduct.prepare(request, store)
     if len(ready.jobs) != 1:
         named = ", ".join(job.case.id for job in ready.jobs[:3])
-        raise UsageError(f"{len(ready.jobs)} cases are meant", why=named, do="name one by its id, or narrow it with -a and --mode")
+        raise UsageError(f"{len(ready.jobs)} cases are selected", why=named, do="name one by its id, or narrow it with -a and --mode")
     (job,) = ready.jobs
     if job.case.ranks > 1:
         raise UsageError("a case of several ranks cannot be recorded", do="record a script with --ranks")
@@ -50,7 +50,7 @@ def capture_case(request: Request, store: Store, output: Path, timeout: float, *
 class ScriptRecording:
     """A script that is to be recorded: in how many processes, with how many threads each, and which steps of its training.
 
-    Without a number of ranks it is a program of one process that is told of no others.
+    Without a number of ranks it is a program of one process, without torchrun's variables.
     """
 
     file: Path
@@ -75,7 +75,7 @@ def capture_script(script: ScriptRecording, output: Path, timeout: float, *, pro
 
 
 def _flags(rank: int, ranks: int, port: int) -> tuple[tuple[str, str], ...]:
-    """What processes of one distributed job are told before they start."""
+    """The environment variables for the processes of one distributed job."""
     told = {
         "RANK": rank,
         "LOCAL_RANK": rank,
@@ -94,7 +94,7 @@ def _free_port() -> int:
 
 
 def _recorded(places: Sequence[Place], sources: Sources, words: Mapping[str, Any], timeout: float) -> list[Captured]:
-    """What each worker says it recorded; one that is lost ends the others, which would wait for it."""
+    """The recordings reported by each worker; if one is lost the others are ended, as they would wait for it."""
     mark = uuid.uuid4().hex
     talks = [Conversation(start_fresh(place, mark)) for place in places]
     found: dict[int, Captured] = {}

@@ -79,7 +79,7 @@ def _spread(tile: np.ndarray[Any, Any], x: Any) -> Any:
 
 @dataclass(frozen=True)
 class Reordered:
-    """Whole numbers in another order along the longest axis, each lane in step: what is an index of something stays one.
+    """Whole numbers permuted along the longest axis, all lanes alike, so that indices stay valid.
 
     With `drawn` some come twice and others not at all, so that sorting or counting them answers something else.
     """

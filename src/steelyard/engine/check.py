@@ -1,6 +1,6 @@
-"""Everything that can be said about a file without running it: what it is, the names in it, and whether shapes fit.
+"""Checks a file without running it: what it is, the names in it, and whether shapes fit.
 
-`run` and `convert` use the same readers and names; shapes are asked of a worker that calls each case once on tensors without data.
+`run` and `convert` use the same readers and names; shapes are checked by a worker that calls each case once on meta tensors.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class ShapeCheck:
 
 @dataclass(frozen=True)
 class Checked:
-    """What is known of a file: its kind, how many cases would run, how many each rule drops, and all that is wrong with it."""
+    """The result for a file: its kind, how many cases would run, how many each rule drops, and all mistakes."""
 
     file: str
     kind: str = ""
@@ -61,7 +61,7 @@ class Checked:
 
 
 def check_file(word: str, store: Store, files: Sequence[str] = (), *, shapes: bool = True) -> Checked:
-    """Read one file as what its content says it is; every mistake in it is told, and none is raised."""
+    """Read one file by the kind its content shows; mistakes are returned, not raised."""
     path, kind = registry.suites().get(word, Path(word)), ""
     try:
         if opened := opening.split(word):
@@ -75,7 +75,7 @@ def check_file(word: str, store: Store, files: Sequence[str] = (), *, shapes: bo
 
 
 def kind_of(path: Path) -> str:
-    """What a file is: by its ending where that says it, else by what is in it."""
+    """The kind of a file: by its suffix if that is specific, else by its content."""
     if path.name == "run.jsonl":
         return "run"
     if _is_folder(path):
@@ -96,7 +96,7 @@ def kind_of(path: Path) -> str:
 
 
 def _is_folder(path: Path) -> bool:
-    """Whether a word names a folder; one that names nothing at all is left to the reader of its ending, which says so best."""
+    """Whether a word names a folder; a path that does not exist is left to the reader for its suffix, which gives the better message."""
     try:
         return stat.S_ISDIR(path.stat().st_mode)
     except (FileNotFoundError, NotADirectoryError):
@@ -137,7 +137,7 @@ READERS: Mapping[str, Callable[[Path], Checked]] = {
 
 
 def _plan(found: Checked, selector: str, store: Store, files: Sequence[str], *, shapes: bool) -> Checked:
-    """Names and cases of what `run` would take."""
+    """The result for files that `run` accepts: mistakes in names, and the number of cases."""
     ready = conduct.prepare(Request(selectors=(selector, *files)), store)
     fits = try_shapes(ready) if shapes else None
     wrong = [told(fit, ready) for fit in (fits.wrong if fits else ())]

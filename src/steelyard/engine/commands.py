@@ -88,7 +88,7 @@ def check_axes(request: Request) -> None:
 def _points(program: Mapping[str, Any], request: Request) -> Iterator[Case]:
     """A case for every combination of the values that the program mentions, with the threads and flags asked for.
 
-    Without threads a program has its own way, so one thread that is asked for is told by the variables that ask for it.
+    By default a program chooses its threads itself, so one requested thread is recognised by the variables that request it.
     """
     texts = [*program[ARGV], program.get(NAME, ""), program.get(PREPARE, "")]
     keys = [key for key in own_axes(request) if used(texts, key.split(","))]

@@ -1,6 +1,6 @@
 """Weighing what compilers do: both arms compile in fresh processes that take turns, so that drift of the machine falls on both alike.
 
-A process is one sample of all that it can tell: the time to compile, the size of the code, memory. The order of each pair of processes
+Each process gives one sample of every quantity: the time to compile, the size of the code, memory. The order of each pair of processes
 is drawn, and the first process of each arm goes untimed: it reads libraries from the disk.
 """
 
@@ -28,7 +28,7 @@ TIME = "compile_time"
 
 
 def with_compiles(answer: PairAnswer, job: Job, plan: Plan, crew: Crew) -> PairAnswer:
-    """A comparison with what compiling says of both arms, where that was asked for and both compile; else as it is, with the reason."""
+    """The comparison with compile measurements of both arms, if requested and both compile; else unchanged, with the reason."""
     count = plan.settings.compile_time
     if not count or not job.compiles or job.vs is None:
         return answer
@@ -40,7 +40,7 @@ def with_compiles(answer: PairAnswer, job: Job, plan: Plan, crew: Crew) -> PairA
 
 
 def take_turns(arms: Sequence[ArmJob], plan: Plan, crew: Crew, count: int, folder: Path) -> str | tuple[list[Reply], list[Reply]]:
-    """What every process of both arms found, those of a pair at the same place; or why there is nothing to weigh."""
+    """The measurements of every process of both arms, those of a pair at the same index; or why there is nothing to compare."""
     rng, found = random.SystemRandom(), (list[Reply](), list[Reply]())
     for number in range(count + 1):
         crew.tell("weighing compilers", number / (count + 1))
@@ -86,7 +86,7 @@ def _packed(values: Sequence[float]) -> bytes:
 
 
 def with_figures(record: Record, pairs: Sequence[Pair]) -> Record:
-    """A record with what its comparison found of compiling it, so that nothing is compiled again for that."""
+    """The record with the compile measurements of its comparison, so that they are not repeated."""
     found: Mapping[str, PairPart] = next((pair.parts for pair in pairs if pair.head.id == record.id and TIME in pair.parts), {})
     own: dict[str, Figure] = {name: part.head for name, part in found.items() if part.head}
     if TIME not in own:

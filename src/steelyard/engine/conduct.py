@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RunOutcome:
-    """A finished run, the exit code it deserves, and how it stands to what was expected of it; its file is read when that is asked for."""
+    """A finished run, its exit code, and how it compares with the expected failures; its file is read when needed."""
 
     path: Path
     ready: Plan
@@ -60,12 +60,12 @@ class RunOutcome:
 
     @property
     def foreseen(self) -> Foreseen:
-        """What was expected and came, or did not."""
+        """The expected failures that occurred and those that did not."""
         return foreseen.hold(self.run.records, self.expectations, [item.case for item in self.ready.dropped])
 
 
 def prepare(request: Request, store: Store) -> Plan:
-    """Everything checked and settled, nothing timed."""
+    """Check everything and return the plan; nothing is timed."""
     place = replace(envs.place(request.env) if request.env else Place(), device_index=request.device_index)
     experiment, catalogue, entries = selection.gather(request, place)
     consent = Consent(store, request.trust)
@@ -103,7 +103,7 @@ def _other_side(experiment: Experiment, place: Place, entries: plan.Entries, fac
 def _recalled(item: str | Case, consent: Consent) -> str | Case:
     """A case known only by digest is looked up where it was measured before: in a run of one's own, or one that is trusted by name.
 
-    A word of a pair that is no case stays.
+    A word of a pair that is not a case id is kept.
     """
     if isinstance(item, str) and ":" not in item:
         return item
@@ -138,7 +138,7 @@ def execute(
 ) -> RunOutcome:
     """Measure a plan into a new run, or into the unfinished one that `resume` asks for ("" means the newest that fits).
 
-    With `retry_of` what ended with these statuses is measured again, in a new run that takes over the rest. With `fail_fast`
+    With `retry_of` cases with these statuses are measured again, in a new run that copies the rest. With `fail_fast`
     the first case that fails unexpectedly ends it, and the run can be resumed. A `sink` writes the results down elsewhere too.
     """
     farm = _farm(ready)
@@ -169,7 +169,7 @@ def execute(
 
 
 def _farm(ready: Plan) -> Farm | None:
-    """The hosts that measure in the place of this machine, if any do."""
+    """The remote hosts that measure instead of this machine, if any."""
     if not ready.on:
         return None
     from steelyard.engine.farm.running import Farm
@@ -188,7 +188,7 @@ def _open(store: Store, header: Header, resume: str | None, retry_of: Collection
     asked = resume is not None or bool(retry_of)
     why = retry.other_code(store, header, resume or None, sealed=bool(retry_of)) if asked else ""
     if why and resume:
-        raise UsageError(f"run {resume} cannot go on", why=why, do="undo that, or start a new run without --resume")
+        raise UsageError(f"run {resume} cannot go on", why=why, do="undo the change, or start a new run without --resume")
     found = None
     if retry_of and not why:
         found = retry.begin(store, header, resume or None, retry_of)
@@ -199,12 +199,12 @@ def _open(store: Store, header: Header, resume: str | None, retry_of: Collection
     if asked and found is None:
         kind, done = ("saved", "tried again") if retry_of else ("unfinished", "continued")
         reason = why or f"no {kind} run has these cases, settings, code and machine"
-        writer.warnings.append(f"{reason}, so nothing is {done} and all is measured")
+        writer.warnings.append(f"{reason}, so nothing is {done} and all cases are measured")
     return writer
 
 
 def _skips(ready: Plan) -> Iterator[Record]:
-    """A record for every case that a deny rule left out: it is part of the experiment, and nobody should look for it."""
+    """A record for every case that a deny rule left out: it is part of the experiment, so it has a record with the reason."""
     now = datetime.now(UTC).isoformat(timespec="milliseconds")
     for item in ready.denied:
         reason = f"{item.rule.reason} (denied: {item.rule})" if item.rule.reason else f"denied: {item.rule}"
@@ -231,8 +231,8 @@ def _relative(file: str) -> str:
 
 
 def judge(found: Run, *, mistaken: bool = False, expectations: Sequence[Expectation] = ()) -> int:
-    """Nothing measured is never green; a failed or wrong case is not either, nor a comparison that was asked for and not made,
-    nor a part of a file that could not be read. A failure that was expected is no reason, and no measurement either."""
+    """The exit code of a run. Not 0 if nothing was measured, a case failed or was wrong, a requested comparison is missing, or a part of a
+    file could not be read. Expected failures neither fail the run nor count as measured."""
     excused = [record for record in found.records if record.status in BAD and foreseen.covered(record, expectations)]
     names = {record.id for record in excused}
     left = [record for record in found.records if record.id not in names]
@@ -242,7 +242,7 @@ def judge(found: Run, *, mistaken: bool = False, expectations: Sequence[Expectat
 
 
 def code_of(statuses: Collection[str] = (), *, failed: bool = False, measured: bool = False) -> int:
-    """The exit code for statuses of cases, or for what is known of them otherwise."""
+    """The exit code for some statuses of cases."""
     failed = failed or any(status in BAD for status in statuses)
     measured = measured or any(status in ("ok", *BAD) for status in statuses)
     return exit_code([*([FAILED] if failed else []), *([] if measured else [NOTHING])])

@@ -52,6 +52,6 @@ def load(path: Path, files: tuple[str, ...] = (), place: Place | None = None, de
 
 
 def packages(path: Path) -> Entries:
-    """Installed operators, iterators and generators that a config names: naming them is what loads their packages."""
+    """Installed operators, iterators and generators that a config names: their packages are loaded because the config names them."""
     found = reader(path)
     return tuple(found.packages(path)) if hasattr(found, "packages") else ()

@@ -1,4 +1,4 @@
-"""Confirming what two runs made at different times suggest: both commits checked out, the suspects weighed in lock-step."""
+"""Confirms changes between two runs made at different times: both commits are checked out, and the cases measured again interleaved."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ Again = tuple[list[Pair], dict[str, str]]
 
 
 def confirm(base: Run, head: Run, cases: Sequence[str], consent: Consent | None = None, margin: float = MARGIN) -> Again:
-    """Weigh cases of two runs against each other again, the code of both as it was, interleaved in pairs of processes.
+    """Compare cases of two runs again with the code of both commits, interleaved in pairs of processes.
 
-    Each goes on until `margin` is settled, by which it will be judged, or the budget for that is spent. Gives the pairs there
-    are, and for every other case why there is none. What holds for all of them is raised. Nothing is executed of runs that are
-    neither this user's own nor trusted by name.
+    Each goes on until `margin` is settled, by which it will be judged, or the budget for that is spent. Returns the pairs, and for every
+    other case why there is none. Reasons that hold for all of them are raised. Nothing is executed of runs that are neither this user's own
+    nor trusted by name.
     """
     if not cases:
         return [], {}
@@ -54,7 +54,7 @@ def confirm(base: Run, head: Run, cases: Sequence[str], consent: Consent | None 
     if commits[0] == commits[1]:
         raise UsageError(
             "there is nothing to confirm", why=f"runs {base.id} and {head.id} are of the same commit, {commits[0][:10]}",
-            do="leave out --confirm; what differs between them is no change of the code in it",
+            do="leave out --confirm; the code does not differ between them",
         )  # fmt: skip
     for run in (base, head):
         check_surroundings(run.header)
@@ -85,7 +85,7 @@ def confirm(base: Run, head: Run, cases: Sequence[str], consent: Consent | None 
 
 
 def sorted_out(done: Run, runs: tuple[Run, Run], cases: Sequence[str]) -> Again:
-    """The pairs that answer for their case, and the reasons of all others."""
+    """The pairs that can replace a delta, and the reasons for all other cases."""
     pairs, records = {pair.head.id: pair for pair in done.pairs}, {record.id: record for record in done.records}
     reasons, unmade = {}, unweighed(done.records)
     for id in cases:
@@ -95,14 +95,14 @@ def sorted_out(done: Run, runs: tuple[Run, Run], cases: Sequence[str]) -> Again:
         elif record.status != "ok":
             reasons[id] = f"{record.status}: {record.reason}"
         elif id not in pairs:
-            reasons[id] = unmade.get(id) or "it was weighed against nothing"
+            reasons[id] = unmade.get(id) or "it was not compared"
         elif other := _other_versions(record, runs):
             reasons[id] = other
     return [pair for id, pair in pairs.items() if id in cases and id not in reasons], reasons
 
 
 def _other_versions(record: Record, runs: tuple[Run, Run]) -> str:
-    """What the worker itself says it ran with counts more than what is installed beside the conductor."""
+    """The versions a run was measured with: those reported by its worker take precedence over those of the conductor."""
     for run in runs:
         before = next((old.environment for old in reversed(run.records) if old.id == record.id), {})
         now = record.environment
@@ -114,7 +114,7 @@ def _other_versions(record: Record, runs: tuple[Run, Run]) -> str:
 
 
 def clean_commit(header: Header) -> str:
-    """The commit that a run's code can be had from again; one with uncommitted changes cannot."""
+    """The commit from which a run's code can be checked out; an error for one with uncommitted changes."""
     what = f"run {header.id} cannot be measured again"
     found: Any = header.machine.get("git")
     commit = found.get("commit") if isinstance(found, dict) else None
@@ -141,12 +141,12 @@ def _in_project(header: Header, folder: Path, file: str) -> Path:
 
 
 def check_surroundings(header: Header) -> None:
-    """Code is confirmed with what it was measured with; else another version could clear it, or blame it."""
+    """Raise an error if library versions differ from those of the run: another version could hide or cause a change."""
     what = f"run {header.id} cannot be measured again here"
     words = header.command[: header.command.index("--")] if "--" in header.command else header.command
     if header.env or any(word == "--env" or word.startswith("--env=") for word in words):
         raise UsageError(
-            what, why="it was made in another environment (--env)", do="weigh two checkouts in it: steelyard run --env … --vs-path …"
+            what, why="it was made in another environment (--env)", do="compare two checkouts in it: steelyard run --env … --vs-path …"
         )
     packages, python = header.machine.get("packages"), header.machine.get("python")
     before = {"python": python.get("version")} if isinstance(python, dict) else {}
@@ -159,7 +159,7 @@ def check_surroundings(header: Header) -> None:
 
 
 def asked_settings(header: Header) -> Settings:
-    """What the run was asked for, as far as it decides whether a case is right and may go on; budgets are long enough to tell."""
+    """The run's settings that concern verification and limits; budgets are made long enough to decide."""
     known = {name: value for name, value in header.settings.items() if name in KEPT and isinstance(value, KEPT[name])}
     if not 0 <= known.get("settle", 0) <= MOST_SETTLING:
         known.pop("settle")
@@ -170,7 +170,7 @@ def asked_settings(header: Header) -> Settings:
 
 @contextlib.contextmanager
 def checkout(commit: str) -> Iterator[Path]:
-    """The current folder as it was at a commit, in a worktree of its own: what lies about untracked here is on neither side."""
+    """The current folder as it was at a commit, in a worktree of its own: untracked files are on neither side."""
     folder = Path(tempfile.mkdtemp(prefix="steelyard-checkout-"))
     tree = folder / "tree"
     prefix = _git("rev-parse", "--show-prefix").strip()

@@ -1,7 +1,7 @@
 """Consent: what a stored run says is executed only if this user wrote that run, or names it.
 
-A run file can come from anybody, and holds programs, users' files, environment variables and commits. A run with a proof is
-one's own; every other needs the user's word, and is shown first with what it would execute.
+A run file can come from anywhere, and holds programs, users' files, environment variables and commits. A run with a proof is
+one's own; every other needs the user's consent, and what it would execute is shown first.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ class Consent:
     trusted: tuple[str, ...] = ()
 
     def covers(self, run: Run) -> bool:
-        """Whether what a run says may be executed; a name counts for the folder that it means, as ids in a file can be anything."""
+        """Whether commands from a run may be executed; trust is given to a folder, since ids in a file can be forged."""
         return run.proven or run.path.resolve() in {locate(self.store, name).resolve() for name in self.trusted}
 
     def check(self, runs: Sequence[Run], cases: Sequence[Case], files: Sequence[str] = ()) -> None:
-        """Refuse to execute anything of a run that is neither proven nor named, and say what that would be."""
+        """Raise an error for a run that is neither proven one's own nor trusted, listing what would be executed."""
         doubtful = [run for run in runs if not self.covers(run)]
         if not doubtful:
             return
@@ -44,7 +44,7 @@ class Consent:
         raise UsageError(
             f"nothing of run {' and '.join(names)} is executed without your consent",
             why="\n  ".join([*(f"{run.id}: {doubt(run)}" for run in doubtful), "it would execute", *(f"  {line}" for line in shown)]),
-            do=f"if you know where it comes from and want that: {' '.join(f'--trust {name}' for name in names)}",
+            do=f"if you trust its origin: {' '.join(f'--trust {name}' for name in names)}",
         )
 
     def check_names(self) -> None:
@@ -59,7 +59,7 @@ class Consent:
                 raise UsageError(f"--trust {name} names no run that would be measured again", do="name the run that you trust")
 
     def name(self, run: Run) -> str:
-        """What a user types to name this run and no other."""
+        """The reference that names this run unambiguously."""
         if run.path.parent.resolve() == self.store.folder.resolve():
             return run.id if run.path.name.endswith(f"-{run.id}") else run.path.name
         return shlex.quote(str(run.path))
@@ -95,7 +95,8 @@ def _executed(runs: Sequence[Run], cases: Sequence[Case], files: Sequence[str]) 
 
 
 def all_own(writer: RunWriter, header: Header) -> bool:
-    """Whether all that an earlier run left is of cases, files and a commit that are asked for now: only then is it sealed as our own."""
+    """Whether everything in an earlier unfinished run belongs to the cases, files and commit of this run: only then is it sealed as our
+    own."""
     asked, before = set(header.cases), writer.header
     try:
         known = all(record.id in asked and codec.settled_case(record).id == record.id for record in writer.done.values())

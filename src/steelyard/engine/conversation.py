@@ -1,6 +1,5 @@
-"""The conductor's side of the pipe: hand a worker its job, hear its answers, and say how it was lost where none comes.
-
-Supervision, passes, checks and comparisons in lock-step all talk to workers through this, and through nothing else.
+"""The conductor's side of the pipe: sends a worker its job, receives its answers, and says how it was lost if none come. Supervision,
+passes, checks and comparisons all talk to workers only through this.
 """
 
 from __future__ import annotations
@@ -39,13 +38,13 @@ from steelyard.model.units import plain as quantity
 
 KILLED = -9
 LOOK_EVERY = 1.0
-"""Seconds between looks at a worker whose end the system does not tell of."""
+"""Seconds between checks of a worker whose end the system does not signal."""
 LONGEST_WORDS, LONGEST_REFUSAL = 200, 300
 
 
 @dataclass(frozen=True)
 class Lost:
-    """A job that was not brought to its end: what to call that, why, and the last that the worker printed; `fault` is its own error."""
+    """A job that did not finish: its status, the reason, and the last lines the worker printed; `fault` is its own error."""
 
     status: Status
     reason: str
@@ -56,7 +55,7 @@ class Lost:
         return f"{self.status}: {self.reason}"
 
     def understood(self, refusals: Sequence[str]) -> Lost:
-        """As unsupported, where the last words of a crash are those by which a library refuses something."""
+        """The same as unsupported, if the last lines before a crash match a library's refusal."""
         found = next((match for words in refusals if (match := re.search(words, self.stderr))), None) if self.status == "crashed" else None
         return self if found is None else replace(self, status="unsupported", reason=found[0][:LONGEST_REFUSAL].strip())
 
@@ -65,7 +64,7 @@ class Lost:
 class Conversation:
     """A worker and the job it is at.
 
-    `subject` is what it is called in a reason. Where `gated`, a worker that waits goes on only when `go` is called; else at once.
+    `subject` is what it is called in a reason. If `gated`, a waiting worker goes on only when `go` is called; else at once.
     """
 
     worker: Worker
@@ -94,11 +93,11 @@ class Conversation:
         self.worker.send(encode(Go()))
 
     def step(self, order: Converse | Step, patience: float) -> tuple[Answer | Lost, float]:
-        """Hand over one step of a job, or the job itself, and wait for what comes of it; with the seconds from sending to hearing it."""
+        """Send one step of a job, or the job itself, and wait for the answer; returns it with the seconds it took."""
         return self.heard(self.hand(order, patience))
 
     def hand(self, order: Converse | Step, patience: float) -> int:
-        """Hand over one step, or the job itself; when that was."""
+        """Send one step, or the job itself; returns when that was."""
         self.over, self._patience, self.deadline = False, patience, time.monotonic() + patience
         line = encode(order)
         began = clocks.perf_counter_ns()
@@ -115,7 +114,7 @@ class Conversation:
                     return answer, seconds
 
     def _next(self) -> tuple[list[Answer | Lost], int]:
-        """What is said next, and when it came."""
+        """The next message, and when it came."""
         came: list[int] = []
         found = [answer for _, answer in listen([self], awake=lambda: came.append(clocks.perf_counter_ns()))]
         return found, came[0]
@@ -126,7 +125,7 @@ class Conversation:
             yield from (answer for _, answer in listen([self]))
 
     def struck(self) -> str:
-        """Why a case that ended well is out of memory all the same: the kernel ended something that it had started. Told once."""
+        """Why a case that ended well is out of memory nevertheless: the kernel killed a process that it had started. Returned once."""
         kills = self.limit.kills() if self.limit else 0
         before, self._kills = self._kills, max(kills, self._kills)
         return self._too_much() if kills > before else ""
@@ -160,7 +159,7 @@ class Conversation:
                     return
 
     def _lines(self) -> Iterator[bytes | Lost | None]:
-        """What the worker has written; one that writes without end is lost, and nobody else with it."""
+        """The messages the worker has written; a worker that writes without end is ended."""
         try:
             yield from self.worker.lines()
         except SteelyardError as error:
@@ -207,7 +206,7 @@ class Conversation:
 def listen(
     talks: Sequence[Conversation], until: float | None = None, awake: Callable[[], None] = lambda: None
 ) -> Iterator[tuple[Conversation, Answer | Lost]]:
-    """What workers say next, after a wait for the first of them; one whose own time is over is ended and lost.
+    """The next messages of several workers, after waiting for the first; one past its deadline is ended and counts as lost.
 
     Nothing where `until` comes first. `awake` is called when the wait is over, before anything is read. Death is seen by the process
     itself, not by the end of its pipe, which a grandchild may hold.

@@ -1,4 +1,4 @@
-"""The workers of a run: which one a job gets, the next kept ready, and nothing left running however it ends."""
+"""The workers of a run: chooses one for each job, keeps the next ready, and leaves none running."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ MOST_RESTING = 2
 CPUS_TO_SPARE = 4
 """On fewer, a worker that imports would be felt in the build and the compilation of the case beside it."""
 MOST_DRIVES = 100
-"""How often a user's script is run again after it lost its worker; each time it gets beyond one more case."""
+"""How often a user's script is run again after it lost its worker; each run gets past one more case."""
 
 Tell = Callable[[str, float | None], None]
 
@@ -71,7 +71,7 @@ class Crew:
     mark: str
     tell: Tell = lambda phase, fraction: None
     heard: Callable[[str], None] = lambda text: None
-    """What a worker that is gone had printed, or the end of that."""
+    """The last lines printed by a worker that has ended."""
     nurseries: dict[tuple[Place, tuple[str, ...]], Nursery] = field(default_factory=dict)
     interpreters: dict[str, str] = field(default_factory=dict)
     talk: Conversation | None = None
@@ -108,9 +108,8 @@ class Crew:
             keep_orphans(False)
 
     def measure(self, jobs: Sequence[Job], plan: Plan, sink: Sink) -> Iterator[tuple[Job, RecordAnswer | Lost]]:
-        """Each job with its answer, as they come, on fitting workers; if a worker does not survive, the case it was at is to blame.
-
-        Jobs belong to one worker. What one leaves undone, because it was lost or should get no more, is for the next.
+        """Each job with its answer, as they come, on fitting workers; if a worker dies, the running case gets the blame. The jobs belong to
+        one kind of worker; what one leaves undone goes to the next.
         """
         left = list(jobs)
         while left:
@@ -122,9 +121,8 @@ class Crew:
                 yield left.pop(0), Lost("crashed", "the worker ended the job without an answer")
 
     def _share(self, jobs: Sequence[Job], plan: Plan, sink: Sink) -> Iterator[tuple[Job, RecordAnswer | Lost]]:
-        """What one worker does of some jobs.
-
-        A failure on an accelerator may have broken the device for its process, which therefore does nothing more.
+        """The jobs that one worker completes. After a failure on an accelerator its process gets no more jobs, since the device may be
+        broken for it.
         """
         began = time.monotonic()
         try:
@@ -199,7 +197,7 @@ class Crew:
     def _driven(
         self, talk: Conversation, job: Job, plan: Plan, sink: Sink, held: dict[str, Any]
     ) -> Iterator[tuple[Case, RecordAnswer | Lost]]:
-        """What one worker does of a script, up to its loss."""
+        """The cases of a script that one worker completes, until it is lost."""
         script, current, begun = plan.experiment.script, None, False
         assert script is not None
         asked = Drive(plan.sources_of(job), plan.settings, script.shim, script.file, script.argv, held)
@@ -225,7 +223,7 @@ class Crew:
                 yield current or job.case, answer
 
     def weigh(self, heads: Sequence[Job], plan: Plan) -> tuple[list[PairAnswer], str]:
-        """Weigh cases that were measured against their common base, and say why where that cannot be done."""
+        """Compare measured cases with their common base; returns the pairs, or why there are none."""
         if not heads:
             return [], ""
         job = heads[-1]
@@ -293,9 +291,9 @@ class Crew:
     def converse(
         self, talk: Conversation, job: Order, patience: float | None, ahead: Callable[[], None] | None = None
     ) -> Iterator[Answer | Lost]:
-        """Everything a worker says about a job; `ahead` is done while it builds, before it may time anything.
+        """Everything a worker says about a job; `ahead` is called while it builds, before it may time anything.
 
-        What it started and left running goes with the job, and a worker that is lost is no worker of ours any more.
+        Processes that it left running are ended with the job, and a lost worker is removed.
         """
         talk.gated = True
         talk.ask(job, patience)
@@ -420,7 +418,7 @@ class Crew:
         return self.nurseries[key]
 
     def _clear(self) -> None:
-        """Let all workers with interpreters of their own go, those that rest or wait too."""
+        """End all workers with interpreters of their own, also resting and waiting ones."""
         self.dismiss()
         for key in list(self.resting):
             self._wake(key)
@@ -433,7 +431,7 @@ class Crew:
     def _set_aside(self, plan: Plan) -> None:
         """Make room for another worker; one with an interpreter of its own rests where more of its kind may come.
 
-        A framework that keeps the memory of a device it once took would leave none for others.
+        A framework that never returns device memory would leave none for the next worker.
         """
         talk, serving = self.talk, self.serving
         if talk and serving and talk.worker.process and plan.settings.isolate == "shared" and not talk.limit:
@@ -453,7 +451,7 @@ class Crew:
         return self.talk
 
     def dismiss(self) -> None:
-        """Let the current worker go, with everything it started; its last milliseconds overlap with the next one's first."""
+        """End the current worker, with everything it started; its last milliseconds overlap with the next one's first."""
         if self.talk:
             self.see_off()
             talk, self.talk, self.serving = self.talk, None, None
@@ -471,7 +469,7 @@ class Crew:
             self._after_death(talk)
 
     def see_off(self) -> None:
-        """Make sure that the worker dismissed last is gone."""
+        """Wait until the worker dismissed last has ended."""
         if self.leaving:
             talk, self.leaving = self.leaving, None
             talk.worker.see_off()
@@ -484,7 +482,7 @@ def _spoils(case: Case, plan: Plan, status: Status) -> bool:
 
 
 def _whole(answer: RecordAnswer, before: Record | None, job: Job, plan: Plan, waited: float) -> RecordAnswer:
-    """An answer with what a worker leaves out of a record; `waited` are the seconds until it could begin."""
+    """A full record from an answer, with the parts that workers omit; `waited` is the time until it could begin."""
     record = answer.record
     last = before if answer.as_before and before else record
     settings = replace(plan.settings, rule=job.rule) if job.rule else plan.settings

@@ -1,4 +1,4 @@
-"""What users' own code says before anything is measured, asked of a worker, so that the conductor never imports it."""
+"""Describes users' code (workloads, variants, axes) by asking a worker, so that the conductor never imports it."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class UnloadableFile(UsageError):
 def listed(place: Place, folder: UserFolder, module: str, kinds: Mapping[str, type[Any]]) -> tuple[dict[str, list[Any]], list[ListTrouble]]:
     """What the lists of a user's folder hold, as these kinds of data, and what is wrong with the rest of it.
 
-    `perform` of the module answers as `packages.answer` does. A file that ends its worker or holds it up costs its own definitions.
+    `perform` of the module answers as `packages.answer` does. A file that crashes or hangs its worker loses only its own definitions.
     """
     words, lost = {"folder": str(folder.path.resolve())}, dict[str, ListTrouble]()
     said: dict[str, Any] | None = None
@@ -86,7 +86,7 @@ def expand(place: Place, sources: Sources, module: str, words: Mapping[str, Any]
 
 
 def _answers(place: Place, job: Describe | Expand, first: float, patience: float | None = None) -> Iterator[Answer | Lost]:
-    """What a worker that does nothing else says to one job: within `first` seconds, and then each time within `patience`."""
+    """The answers of a separate worker to one job: the first within `first` seconds, then each within `patience`."""
     mark = uuid.uuid4().hex
     talk = Conversation(start_fresh(place, mark))
     try:

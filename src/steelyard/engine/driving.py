@@ -28,7 +28,7 @@ BETWEEN = "the script's own code"
 class DrivenResult:
     """What a runner's call gives back: values by name, and raw times in seconds by series; `reason` says why there are none.
 
-    `effective` is what was really done, as the record has it.
+    `effective` is what was actually done, as in the record.
     """
 
     status: Status
@@ -43,7 +43,7 @@ class DrivenResult:
 
 
 def result_of(record: Record, arrays: Arrays) -> DrivenResult:
-    """What user code is told of a case."""
+    """The result of a case that user code gets."""
     series = {name: in_seconds(arrays, name) for name, (unit, _, _) in arrays.items() if unit in ("s", "ms", "ns")}
     figures = {name: figure.value for name, figure in record.metrics.items()}
     return DrivenResult(record.status, record.reason, figures, series, dict(record.effective))
@@ -76,18 +76,18 @@ class Runner:
         return self.held[case.id]
 
     def tell(self, facts: Mapping[str, Any]) -> None:
-        """Tell the conductor's sink something about the script itself, such as a line of its log; nobody hears it where there is none."""
+        """Tell the conductor's sink something about the script itself, such as a line of its log; ignored if there is none."""
         self.send(Found(facts=facts))
 
     def settled(self, case: Case) -> Case:
-        """With the parameters that it left out, as a plan has it."""
+        """The case with defaults for omitted parameters, as in a plan."""
         found = self.loaded.workloads.get(case.workload)
         if found is None:
             raise unknown("workload", case.workload, self.loaded.workloads, listing="steelyard list")
         return replace(case, params=tuple({**{name: values[0] for name, values in found.axes.items()}, **dict(case.params)}.items()))
 
     def _heard(self, answer: Answer, asked: Measure, answers: list[RecordAnswer]) -> None:
-        """Pass an answer on; the conductor did not plan the case, so it is told what that is and how it was measured."""
+        """Pass an answer on; the conductor did not plan the case, so the answer includes the case and its settings."""
         (case,) = asked.cases
         if isinstance(answer, RecordAnswer):
             answer = replace(answer, record=replace(answer.record, case=case.plain(), requested=asked.settings.plain()))

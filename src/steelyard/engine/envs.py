@@ -1,4 +1,4 @@
-"""Environments of their own for stacks that cannot live beside the others."""
+"""Separate environments for stacks that cannot be installed together."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ PLAIN = {
 
 
 def stacks() -> dict[str, Stack]:
-    """What can be built: a stack for each backend that names one, and those without."""
+    """The stacks that can be built: those of backends, and those without a backend."""
     known = [registry.about_backend(name) for name in registry.backend_names()]
     return {about.stack: Stack(about.requires, about.pins, about.why) for about in known if about.stack} | PLAIN
 
@@ -60,7 +60,7 @@ _PIN = re.compile(r"^([A-Za-z0-9][A-Za-z0-9_.-]*)==(\S+)", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Env:
-    """An environment; `trouble` is why nothing can run in it, as where its building was cut short.
+    """An environment; `trouble` is why nothing can run in it, such as an interrupted build.
 
     `release` is the version of its stack that was asked for, where it is not the one that the stack is pinned to.
     """
@@ -103,7 +103,7 @@ def constraints(name: str) -> Path:
 
 
 def listing() -> list[Env]:
-    """All environments by name, those that are of no use with the reason."""
+    """All environments by name, unusable ones with the reason."""
     return [_read(note) for note in sorted(home().glob(f"*/{NOTE}")) if not note.parent.name.startswith(".")]
 
 
@@ -116,12 +116,12 @@ def _read(note: Path) -> Env:
         return Env(name, path, "", {}, f"its note {NOTE} cannot be read")
     made = Env(name, path, stack, packages, release=str(data.get("release") or ""))
     if "packages" not in data:
-        return replace(made, trouble="its building has not come to an end")
-    return made if os.access(made.python, os.X_OK) else replace(made, trouble="its interpreter is gone")
+        return replace(made, trouble="it was not built completely")
+    return made if os.access(made.python, os.X_OK) else replace(made, trouble="its interpreter is missing")
 
 
 def moved_pins(env: Env) -> dict[str, tuple[str, str]]:
-    """What an environment holds in another version than its stack is pinned to now: what it has, and what a new one would have."""
+    """Packages whose version in an environment differs from the stack's pins: installed and pinned version."""
     recipe = stacks().get(env.stack)
     file = constraints(recipe.constraints) if recipe else None
     pins = {_plain(name): pin for name, pin in _PIN.findall(file.read_text(encoding="utf-8"))} if file and file.is_file() else {}
@@ -139,7 +139,7 @@ def find(name: str) -> Env:
     """An environment by name, if something can run in it."""
     known = {env.name: env for env in listing()}
     if name == HERE:
-        raise UsageError(f"{HERE} is the environment that you are in", do="leave it out; experiment files alone need a word for it")
+        raise UsageError(f"{HERE} is the environment that you are in", do="leave it out; only experiment files need a name for it")
     if name not in known:
         raise unknown("environment", name, known, listing="steelyard env list; make one: steelyard env create")
     if known[name].trouble:
@@ -277,7 +277,7 @@ def installer_step(line: str) -> str:
 
 
 def remove(name: str) -> Path:
-    """Delete an environment, whole or not; only one that we built."""
+    """Delete an environment, even an incomplete one; only one that Steelyard built."""
     known = {env.name: env for env in listing()}
     if name not in known:
         raise unknown("environment", name, known, listing="steelyard env list")
@@ -295,7 +295,7 @@ def _within(env: Env, start: Place) -> Place:
 
 
 def place_for(backend: str, place: Place) -> Place:
-    """Where a backend starts: in an environment of its stack, if nobody chose another, it is not installed here, and there is one."""
+    """The environment in which a backend starts: one of its stack, if no other was chosen, it is not installed here, and one exists."""
     about = registry.about_backend(backend)
     if not about.stack or place.python != Place().python or importlib.util.find_spec(about.package):
         return place
@@ -322,7 +322,7 @@ def place_with(packages: Sequence[Sequence[str]], modules: Sequence[str], place:
 
 
 def contents(python: str) -> Mapping[str, str]:
-    """The packages of the environment that an interpreter belongs to; nothing for one that is none of ours."""
+    """The packages of the environment that an interpreter belongs to; None for interpreters elsewhere."""
     return next((env.packages for env in listing() if str(env.python) == python), {})
 
 

@@ -1,7 +1,7 @@
 """Folders of exported programs: each case in processes of its own, in the environments that have its exporters, whole or not at all.
 
-What lies in a folder already and is what its manifest says is not made again. A program that cannot be made here is told with what
-would help, and costs the others nothing.
+Programs that exist already and match their manifest are not made again. A program that cannot be made here is reported with the remedy; the
+others are still made.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class ExportTarget:
 
 @dataclass(frozen=True)
 class ExportOutcome:
-    """What became of a case: `made` or `kept` with what its folder holds, or why there is no folder."""
+    """The outcome of a case: `made` or `kept` with what its folder holds, or why there is no folder."""
 
     name: str
     status: Literal["made", "kept", "failed", "unsupported"]
@@ -122,7 +122,7 @@ def _kept(folder: Path, target: ExportTarget) -> ArtifactSet | None:
 
 
 def _wanted(target: ExportTarget, held: ArtifactSet | None) -> list[ExportWay]:
-    """What is to be made: all that was asked for, without what is there already and what failed before and would fail again."""
+    """The programs to make: all requested ones, without existing ones and those that failed before and would fail again."""
     asked = ways.chosen(target.job.case.backend, target.only)
     if held is None:
         return asked
@@ -133,7 +133,7 @@ def _wanted(target: ExportTarget, held: ArtifactSet | None) -> list[ExportWay]:
 
 
 def _refuse_strangers(folder: Path) -> None:
-    """A folder that we did not make is not ours to replace."""
+    """Refuse to replace a folder that Steelyard did not make."""
     if folder.exists() and not (folder / manifest.NAME).exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UsageError(
             f"{folder} is in the way", why=f"it has no {manifest.NAME}, so it was not made here", do="move it, or name another -o"
@@ -142,7 +142,7 @@ def _refuse_strangers(folder: Path) -> None:
 
 @contextlib.contextmanager
 def _scratch(out: Path, name: str) -> Iterator[Path]:
-    """A folder to work in, beside the one that it becomes; gone afterwards, with those that dead processes left."""
+    """A temporary folder beside the final one; removed afterwards, with those left by dead processes."""
     for left in out.glob(f".{name}.*.part"):
         with contextlib.suppress(ValueError, OSError):
             if not Path(f"/proc/{int(left.name.split('.')[-2])}").exists():
@@ -156,7 +156,7 @@ def _scratch(out: Path, name: str) -> Iterator[Path]:
 
 
 def _put(scratch: Path, folder: Path) -> None:
-    """A finished folder in its place, and the one before it gone."""
+    """Put a finished folder in its place, and remove the one before it."""
     before = folder.with_name(f".{folder.name}.{os.getpid()}.old")
     if folder.exists():
         folder.rename(before)
@@ -356,7 +356,7 @@ class FolderMaking:
 
 
 def code_of(outcomes: Sequence[ExportOutcome]) -> int:
-    """Not 0 where nothing was made or an exporter failed; one that is not installed is reported, and is no failure."""
+    """The exit code: not 0 if nothing was made or an exporter failed; an exporter that is not installed is only reported."""
     made = any(item.held and item.held.programs for item in outcomes)
     failed = any(item.status == "failed" or item.failures for item in outcomes)
     return exit_code([*([FAILED] if failed else []), *([] if made else [NOTHING])])
@@ -370,7 +370,7 @@ def told_outcome(outcome: ExportOutcome) -> list[str]:
 
 
 def told_programs(held: ArtifactSet) -> list[str]:
-    """Programs with their sizes, and those that are not there with the reason."""
+    """Programs with their sizes, and missing ones with the reason."""
     lines = [f"  {item.kind:28} {item.form:10} {quantity(held.file_of(item.file).bytes, 'B'):>10}  {item.file}" for item in held.programs]
     for gone in held.missing:
         do = f"; {gone.do}" if gone.do else ""

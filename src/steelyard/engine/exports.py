@@ -30,7 +30,7 @@ LONGEST = 1500
 
 
 def perform(job: Export, loaded: registry.Loaded, send: Send) -> None:
-    """Make what is asked for, in order; the arrays first, which say what the programs are called with."""
+    """Make the requested files in order; first the arrays with the programs' inputs."""
     ways = [way for word in job.programs for way in chosen(job.case.backend, (word,))]
     folder = Path(job.folder)
     subject: Exportable | None = None

@@ -47,7 +47,7 @@ def measure_all(
     gate: Callable[[], None],
     takers: Callable[[int], Taker] = lambda position: take,
 ) -> None:
-    """The cases of a job, in one process that is told once what it runs on; `takers` say by a case's place how its calls are taken.
+    """The cases of a job, in one process, whose facts are sent once; `takers` say by a case's place how its calls are taken.
 
     A device that a failed case left unusable ends it: the rest is for another process.
     """

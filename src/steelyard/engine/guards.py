@@ -1,4 +1,4 @@
-"""What `compare` asks of two functions beside their time: equal answers before, while and after they are timed, for values old and new."""
+"""Checks of `compare` on two functions besides their time: equal answers before, during and after timing, for old and new values."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ Build = Callable[[], Task]
 
 @dataclass
 class AnswerGuard:
-    """Two functions while they are compared; `notes` are what a reader must hear although nothing is wrong."""
+    """Two functions while they are compared; `notes` are remarks for the reader although nothing is wrong."""
 
     be: Any
     base: Build

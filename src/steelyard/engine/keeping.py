@@ -1,4 +1,4 @@
-"""What supervision needs of whoever keeps its results: a run on this disk, or a station's way to the run of another host."""
+"""The interface that supervision needs to store results: a run on this disk, or a station's way to the run of another host."""
 
 from __future__ import annotations
 

@@ -115,7 +115,7 @@ class Worker:
             self.commands.flush()
 
     def lines(self) -> Iterator[bytes | None]:
-        """Everything said so far and not read yet; None when the process has ended and all it said was read.
+        """All messages not read yet; None when the process has ended and all it said was read.
 
         Death is read from the process itself, not from the end of the pipe, which a grandchild may hold open.
         """
@@ -169,11 +169,11 @@ class Worker:
         return self.wait()
 
     def leave(self) -> None:
-        """Tell an idle worker to go; whoever asked must `see_off` it later."""
+        """Ask an idle worker to end; the caller must `see_off` it later."""
         self.send(encode(Quit()))
 
     def see_off(self) -> None:
-        """Wait until a worker that was told to go has gone; it gets no second chance."""
+        """Wait until a worker that was asked to end has ended; it is killed if it is late."""
         if not self.ends_soon():
             end_tree(self.pid, itself=True)
         self.wait()

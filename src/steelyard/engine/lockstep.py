@@ -74,7 +74,7 @@ def checked(figures: Mapping[str, Any]) -> dict[str, Any]:
     whole, renewal = [*calls, quads, figures["rebuilds"]], figures["renewal"]
     sound = len(calls) == 2 and all(type(number) is int and number > 0 for number in whole) and quad > 0 and overhead >= 0 and doubt >= 0
     if not sound or (renewal is not None and not renewal > 0):
-        raise ValueError("not the figures of an arm")
+        raise ValueError("not the measurements of an arm")
     return {**figures, "source": str(figures["source"]), "single": bool(figures["single"])}
 
 
@@ -133,7 +133,7 @@ class Look:
 
 
 def weigh(pool: Pool, job: Job, plan: Plan, tell: Tell) -> tuple[Pair, Arrays]:
-    """Weigh a case against its base on the other side; whatever prevents that is raised as NoComparison.
+    """Weigh a case against its base on the other side; NoComparison is raised if that is not possible.
 
     The first look is at the end of the budget. As long as it is worth going on, more pairs of processes follow; what goes wrong
     with those ends the measurement and costs nothing of what was found before.
@@ -197,7 +197,7 @@ def _take_bouts(pool: Pool, match: Match, tell: Tell) -> None:
 
 
 def _turns(match: Match, folder: Path) -> Turns:
-    """What both arms of the next pair are told; the first finds out what fits the budget, and the others do as it did."""
+    """The plan for both arms of the next pair; the first finds out what fits the budget, and the others do as it did."""
     number, rng = len(match.bouts), match.rng
     pipes = folder / str(number)
     pipes.mkdir()

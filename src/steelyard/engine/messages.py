@@ -44,7 +44,7 @@ class Describe:
 class Check:
     """Say of each case whether its shapes fit, without running it: a Fit each, or `brief`, for those that cannot run alone.
 
-    Then another is told now and then all the same, as a sign of life.
+    Then another is still sent now and then, as a sign of life.
     """
 
     sources: Sources
@@ -304,7 +304,7 @@ class ArmFailed:
 
 @dataclass(frozen=True)
 class PartnerLost:
-    """The other arm's process is gone; it knows why, this one does not."""
+    """The other arm's process has ended; the reason is known only there."""
 
     reason: str
 
@@ -406,7 +406,7 @@ def _read(value: Any, annotation: str, stored: Stored | None) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """What JSON holds, for the things it does not know."""
+    """JSON forms of types that JSON lacks."""
     if isinstance(value, Case):
         return {**value.plain(), "id": value.id}
     if isinstance(value, (bytes, memoryview)):

@@ -1,4 +1,4 @@
-"""Which files of the user's own a worker has loaded, by hash: two halves of a run must be of the same code, also where git does not tell.
+"""Which files of the user's own a worker has loaded, by hash: both parts of a resumed run must use the same code, also outside git.
 
 The worker tells what it imported; the conductor keeps each file once, in the header or with the record that first loaded it.
 """
@@ -26,7 +26,7 @@ INSTALLED = ("site-packages", "dist-packages")
 
 
 def user_modules() -> dict[str, str]:
-    """The user's modules that this process has imported so far: files in the working folder or where Python was told to look,
+    """The user's modules that this process has imported so far: files in the working folder or on Python's configured paths,
     and not of Python, of an installed package or of ours."""
     return dict(_imported(os.getcwd(), tuple(sys.path), len(sys.modules)))  # noqa: PTH109 - asked for every record, and a Path costs more
 

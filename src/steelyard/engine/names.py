@@ -71,7 +71,7 @@ def _infos(cases: Iterable[Case], catalogue: Catalogue) -> Iterator[tuple[str, M
 
 @dataclass
 class Trial:
-    """Names tried so far, and the errors of those that are wrong: each is told once, however many workloads it is wrong for."""
+    """Names tried so far, and the errors of those that are wrong: each is reported once, however many workloads it is wrong for."""
 
     catalogue: Catalogue
     found: dict[tuple[str, str], UsageError] = field(default_factory=dict)

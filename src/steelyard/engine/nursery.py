@@ -59,7 +59,7 @@ def warm_up() -> None:
 
 
 def twin(controls: list[socket.socket]) -> socket.socket:
-    """Which of the conductor's lines this process answers; a second one is answered by a child that is forked here and now."""
+    """The conductor's lines that this process answers itself; for a second worker it forks a child at once."""
     if len(controls) == 1 or os.fork():
         mine, others = controls[0], controls[1:]
     else:
@@ -73,7 +73,7 @@ def twin(controls: list[socket.socket]) -> socket.socket:
 
 
 def first_words(control: socket.socket) -> dict[str, Any]:
-    """What the conductor wants known before anything is imported; in no argument, so that what is started looks alike everywhere."""
+    """Settings from the conductor needed before imports; not passed as arguments, so that the command line is the same everywhere."""
     line = b""
     while not line.endswith(b"\n"):
         data = control.recv(65536)

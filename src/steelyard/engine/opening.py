@@ -50,7 +50,7 @@ def matrices(matrix: Matrix, catalogue: Catalogue) -> list[Matrix]:
 
 
 def cases(word: str, catalogue: Catalogue) -> list[dict[str, Any]]:
-    """What `WORD:PATH` stands for, as plain data: the file, its hash, its name, what is in it, and the values of other axes."""
+    """The cases of `WORD:PATH` as plain data: the file, its hash, its name, what is in it, and the values of other axes."""
     name, path = split(word) or ("", "")
     _parameter(name, catalogue)
     return [{**_valued(name, item), "doc": item.doc, "params": dict(item.params)} for item in held(name, path)]
@@ -122,7 +122,7 @@ def _unchanged(value: Mapping[str, Any], workload: str) -> Path:
     """The path of a file whose content is still what it was."""
     file = Path(value["file"])
     if _identity(workload, file) != value["sha256"]:
-        why = "its content is not what the case is known by"
+        why = "its content has changed since the case was named"
         raise UsageError(f"{file} has changed", why=why, do=f"run {workload}:{file} to measure what it holds now")
     return file
 

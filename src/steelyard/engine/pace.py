@@ -1,4 +1,4 @@
-"""Whether a call is as fast for values that it has not seen as for those that were timed, and who else works for it.
+"""Whether a call is as fast for values that it has not seen as for those that were timed, and which other threads work for it.
 
 An answer that is kept by its inputs' values, or by a mark that changes with them, is right for every value and fast for the timed
 ones alone.
@@ -20,9 +20,9 @@ TRIALS, LONG_CALL, TOO_LONG = 3, 0.05, 2.0
 SLOWER, LEAST = 3.0, 2e-5
 """How many times as long, and how many seconds longer, a call with new values takes before it is looked at again."""
 PLAINLY = 10.0
-"""The same where there is nothing to compare with: what a processor has learnt of data that it sees again is worth less."""
+"""The same where there is nothing to compare with: the effect of caches and branch prediction on repeated data is smaller."""
 MOST_INPUTS = 4
-KEPT = "a call with values that it has not seen takes {:.2g} times as long as one with those that were timed: its answers are kept"
+KEPT = "a call with values that it has not seen takes {:.2g} times as long as one with those that were timed: it probably keeps its answers"
 BUSY, SPAN, MOST_CALLS = 0.3, 2e-3, 200
 """CPUs of other threads that are worth a word, and how long they are watched."""
 
@@ -54,7 +54,7 @@ def change_of(be: Any, array: Any, path: str, seed: int) -> Callable[[Any], Any]
 def pace(be: Any, task: Task, path: str, seed: int) -> Pace | None:
     """Time calls with new values in one input, each followed by one with the same; None where they cannot be had.
 
-    Writing new values empties caches and gives memory back to the system, which the next call pays for, whoever made it. So the
+    Writing new values empties caches and gives memory back to the system, which slows the next call, whichever it is. So the
     same values are written to a copy before the second call: both come after the same work.
     """
     array, new, seen = inputs(task).get(path), math.inf, math.inf
@@ -105,7 +105,7 @@ def paces(be: Any, task: Task, seed: int) -> list[Pace]:
 def kept_by_value(be: Any, task: Task, plain: Callable[[], Task] | None, seed: int) -> str:
     """What is wrong with a task whose calls are fast for values that come again alone; nothing where it keeps its pace.
 
-    `plain` gives a task whose own pace says what is usual: sorting what was sorted before is faster for everybody.
+    `plain` gives a task whose own pace says what is usual: sorting sorted data is faster in any implementation.
     """
     found = paces(be, task, seed)
     if not found or min(each.ratio for each in found) <= SLOWER:

@@ -81,7 +81,7 @@ class UserFolder:
     def items(self, lists: Sequence[str], begin: Callable[[str], None], without: Container[str] = ()) -> Iterator[ListedItem]:
         """What the lists of these names hold in every file but those `without`; to be called in a worker, as it imports them.
 
-        `begin` hears of each file before.
+        `begin` is called with each file before it is imported.
         """
         registry.look_first(self.roots)
         for file in self.files:

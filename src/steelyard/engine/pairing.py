@@ -39,7 +39,7 @@ def pairs_of(experiment: Experiment, rows: Sequence[ResultRow], cases: Collectio
     for head, base in found:
         _check(head, base)
     if found and experiment.settings.vs:
-        raise UsageError("pairs and vs both say what is weighed", do="leave one of them out")
+        raise UsageError("pairs and vs both say what is compared", do="leave one of them out")
     return found
 
 
@@ -68,10 +68,10 @@ def _case(item: str | Case, catalogue: Catalogue) -> Case:
 
 def _check(head: Case, base: Case) -> None:
     if head == base:
-        raise UsageError(f"{head} is weighed against itself", do="name another base")
+        raise UsageError(f"{head} is compared with itself", do="name another base")
     for name in SHARED:
         if getattr(head, name) != getattr(base, name):
-            raise UsageError(f"{head} cannot be weighed against {base}", why=f"their {name} differ", do="measure both and compare two runs")
+            raise UsageError(f"{head} cannot be compared with {base}", why=f"their {name} differ", do="measure both and compare two runs")
 
 
 def whole_rows(rows: Iterable[ResultRow], kept: AbstractSet[Case]) -> tuple[ResultRow, ...]:

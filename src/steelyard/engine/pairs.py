@@ -132,7 +132,7 @@ def _weigh(
                 placebo=builds[-1] if alone else None, suite=suite, patience=patience, check=check, look=look if looked_at else None,
             )  # fmt: skip
         if [be.graphs() for _, be, _ in built] != before:
-            raise SteelyardError("something was compiled while the arms were weighed", why="the comparison is void")
+            raise SteelyardError("something was compiled during the comparison", why="the comparison is invalid")
         _check_answers([seen[arm] for arm in range(len(benches) if alone else 0)], copied, glanced)
         how = "alternating calls" if all(single(task) for _, _, task in built) else "rounds"
         how = how if alone else f"{how} on {crew.seat.size} ranks"
@@ -150,8 +150,8 @@ def _weigh(
 def _check_answers(
     arms: Sequence[Scrutiny], copies: Sequence[list[Leaf] | None], glanced: Sequence[Sequence[list[Leaf] | None]] = ()
 ) -> None:
-    """What was weighed still answers as it should, as first built, as last rebuilt and when it was looked at between; a wrong arm is an
-    error.
+    """Check that the compared tasks still give right answers, as first built, as last rebuilt and when it was looked at between; a wrong
+    arm is an error.
 
     There are no copies where the last rebuild failed.
     """

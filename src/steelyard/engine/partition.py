@@ -1,7 +1,7 @@
 """One part of a plan of several that together measure every case once, each taking about as long as the others.
 
 Every part must see the same past costs, or cases would be lost between them. Runs that are parts themselves are therefore
-left out, unless a moment is given: then all that began before it counts, whoever asks.
+left out, unless a moment is given: then all runs that began before it count, for every part.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ GRAPH_FILES = {"hlo": "hlo.txt", "stablehlo": "mlir", "text": "ir.txt", "optimiz
 
 
 def perform(job: Pass, loaded: registry.Loaded, send: Send) -> Found:
-    """Do one pass and answer what it found; whatever it raises is told by the caller."""
+    """Do one pass and return its findings; the caller reports exceptions."""
     send(Phase(f"{job.name} pass"))
     bench = prepare_bench(job.case, loaded, job.settings)
     bench.backend.reset()

@@ -111,7 +111,7 @@ class Plan:
 
     @functools.cached_property
     def bases(self) -> frozenset[Case]:
-        """The cases that others are weighed against and that are themselves weighed against nothing."""
+        """The cases that are only bases, not compared with anything themselves."""
         weighed = {job.case for job in (*self.jobs, *self.pairs) if job.vs}
         return frozenset(job.vs for job in (*self.jobs, *self.pairs) if job.vs and job.vs not in weighed)
 
@@ -185,7 +185,7 @@ def expand(
             raise _nothing(list(cases), dropped, chosen)
     if other is not None and (housed := next((case for case in kept if case.env), None)):
         raise UsageError(
-            f"{housed} cannot be weighed against {other.label}", why="it has an environment of its own",
+            f"{housed} cannot be compared with {other.label}", why="it has an environment of its own",
             do="leave env out of it, and name the environment of all cases with --env",
         )  # fmt: skip
     names.refuse_values(kept, {case: matrix.origin for case, matrix in named.items()}, catalogue)
@@ -206,12 +206,12 @@ def expand(
 
 
 def _scripted(experiment: Experiment, script: UserScript, place: Place, entries: Entries) -> Plan:
-    """One job for a user's script, which says by itself what is measured; a case of that name is where its own failure is told."""
+    """One job for a user's script, which decides by itself what is measured; a case of that name carries its own failure."""
     asked = experiment.settings
     planned = experiment.matrix or experiment.include or experiment.pairs or experiment.rows or asked.vs
     beside = [name for name in PASSES if getattr(asked, name)]
     if planned or beside:
-        why = "its own code says what is measured"
+        why = "its own code decides what is measured"
         raise UsageError(f"a script cannot be run with {beside[0] if beside else 'cases'} beside it", why=why)
     if not Path(script.file).is_file():
         raise UsageError("there is no such file", do="name the Python file that is to be run", where=script.file)
@@ -249,7 +249,7 @@ def _misfit(case: Case, matrix: Matrix, catalogue: Catalogue) -> Rule | None:
 def _sort_out(
     cases: Iterable[Case], misfits: Mapping[Case, Rule], experiment: Experiment, catalogue: Catalogue, filters: Filters
 ) -> tuple[list[Case], list[Dropped]]:
-    """What stays and what does not; a case that is no part of the selection or the experiment cannot be denied."""
+    """Split the cases into kept and dropped ones; a case outside the selection or the experiment cannot be denied."""
     kept, dropped = [], []
     for case in cases:
         tags = catalogue.workloads[case.workload].get("tags", ())
@@ -394,7 +394,7 @@ def nothing_to_compare(vs: str, cases: Sequence[Case], catalogue: Catalogue) -> 
     others = ",".join([variant, *([name for name in own if name != variant] or ["compile"])])
     backends = list(dict.fromkeys(case.backend for case in cases))
     one_base = f", or {backends[0]}/{variant} for one base over backends" if len(backends) > 1 and vs == variant else ""
-    return UsageError(f"nothing to compare with {vs}", why=why, do=f"name what is weighed against it: -V {others}{one_base}")
+    return UsageError(f"nothing to compare with {vs}", why=why, do=f"name what is compared with it: -V {others}{one_base}")
 
 
 def _beside_numpy(case: Case, base: Case, places: Mapping[tuple[str, str], Place]) -> bool:

@@ -35,7 +35,7 @@ Modules = tuple[tuple[str, ...], tuple[str, ...]]
 
 
 class NoComparison(SteelyardError):
-    """The comparison could not be made; the head's own figures stand."""
+    """The comparison could not be made; the head's own results are kept."""
 
 
 class Stable:
@@ -148,7 +148,7 @@ class Pool:
         self._draw = random.SystemRandom()
 
     def layout(self, job: Job, side: BaseSide) -> str:
-        """What is said of layouts: programs and ranks have their own, and those of two builds are never quite equal."""
+        """A note on memory layouts: programs and ranks have their own, and those of two builds are never quite equal."""
         case = job.case
         if case.device != "cpu" or case.ranks != 1 or case.backend == "command":
             return FREE
@@ -202,7 +202,7 @@ class Pool:
         return self.limits[worker.pid][1]
 
     def tidy(self) -> None:
-        """Take away what workers that are gone left behind: their limits, and processes that outlived them."""
+        """Clean up after workers that have ended: their limits, and processes that outlived them."""
         for pid in [pid for pid, (worker, _) in self.limits.items() if worker.gone]:
             self.limits.pop(pid)[1].release()
         end_orphans(self.mark, [pid for stable in self.stables.values() for pid in stable.pids()])

@@ -82,7 +82,7 @@ def end_tree(pid: int, *, itself: bool) -> None:
 
 
 def marked(pid: int, mark: str) -> bool:
-    """Whether a process was started under our mark: orphans of others are none of our business."""
+    """Whether a process was started under our mark: orphans of other programs are ignored."""
     try:
         return f"{MARK}={mark}".encode() in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
     except OSError:

@@ -42,7 +42,7 @@ class Profiler:
         return [program, *fixed, "--target-processes", "all", *(plain if self.extra is None else self.extra)]
 
     def check(self, do: str = "add its folder to PATH (often /usr/local/cuda/bin)") -> None:
-        """Say before anything is timed that there is no such program."""
+        """Raise an error, before anything is timed, if the program is missing."""
         if shutil.which(self.program or self.name) is None:
             raise UsageError(
                 f"--{self.name} needs {PRODUCTS[self.name]}, and there is no {self.program or self.name!r}",

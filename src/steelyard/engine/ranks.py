@@ -129,7 +129,7 @@ def variables(seat: Seat) -> dict[str, str]:
 
 @dataclass
 class Ranks:
-    """All ranks of a case as rank 0 sees them; alone, every order is heard by nobody and a task is timed as it is."""
+    """All ranks of a case as rank 0 sees them; with one rank, orders go nowhere and the task is timed as it is."""
 
     seat: Seat = ALONE
     peers: list[Peer] = field(default_factory=list)
@@ -192,7 +192,7 @@ class Ranks:
         if not self.peers:
             return task
         if not be.joined:
-            raise NotApplicable("this workload does not communicate, so ranks mean nothing to it", do="one that does calls be.join()")
+            raise NotApplicable("this workload does not communicate, so it cannot use several ranks", do="one that does calls be.join()")
         if task.fn is None:
             raise NotApplicable("a task that times itself cannot be timed on several ranks")
         timer: Timer = be.timer()
@@ -228,7 +228,7 @@ class Ranks:
         return build
 
     def find_out(self, task: Task, notes: Any) -> None:
-        """What the task found out about itself, on all ranks at once, joins the notes of its record."""
+        """Add what the task reports about itself, on all ranks at once, to the notes of its record."""
         if task.findings:
             self.tell("findings")
             found = task.findings()
@@ -238,7 +238,7 @@ class Ranks:
             notes.metrics.update(found.figures)
 
     def facts(self) -> dict[str, Any]:
-        """What a reader of the record must know about how it was timed."""
+        """Notes on how it was timed."""
         if not self.peers:
             return {}
         return {"ranks": self.seat.size, "calls_per_reading": self.counts.get(0, 1), "time_of": "the slowest rank"}
@@ -252,9 +252,8 @@ class Ranks:
         return cause
 
     def blame(self, error: Exception) -> Exception:
-        """The cause behind an error of the transport: a rank that died, what it said before it went, or one that says nothing.
-
-        Ranks that wait for one that hangs give up later than the first, so they are given time to say so.
+        """The cause behind an error of the transport: a rank that died, with its last output, or one that hangs. Ranks that wait for a
+        hanging one give up later than the first, so they are given time to report.
         """
         if not isinstance(error, RuntimeError):
             return error
@@ -361,7 +360,7 @@ def _watched(crew: Ranks, folder: str) -> Iterator[None]:
         if stop in ready or select.select([stop], [], [], GRACE)[0] or crew.returned:
             return
         lost = next(peer for fd, peer in fds.items() if fd in ready)
-        os.write(2, f"{lost.ending()} during {crew.order}, and rank 0 waited for it in vain\n".encode())
+        os.write(2, f"{lost.ending()} during {crew.order}, while rank 0 waited for it\n".encode())
         shutil.rmtree(folder, ignore_errors=True)
         os._exit(STUCK)
 

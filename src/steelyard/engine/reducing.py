@@ -84,7 +84,7 @@ def _untried(program: CutProgram, tried: set[str]) -> Iterator[CutProgram]:
 
 @dataclass(frozen=True)
 class CutQuestion:
-    """What a program is asked: its case, and the backend whose answers are right, or the base that it may not be slower than."""
+    """The test for a program: its case, and the backend whose answers are right, or the base it is compared with in time."""
 
     case: Case
     against: str

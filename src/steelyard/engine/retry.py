@@ -47,7 +47,7 @@ def begin(store: Store, header: Header, ref: str | None, again: Collection[Statu
         if old.seal is None:
             return store.resume(header.fingerprint, str(old.path))
         why = f"run {old.id} has all cases, and none is {' or '.join(sorted(again))}"
-        raise NothingMeasured("nothing to try again", why=why, do="without --retry everything is measured anew")
+        raise NothingMeasured("nothing to try again", why=why, do="without --retry everything is measured again")
     reopened = store.resume(header.fingerprint, str(old.path)) if old.seal is None else None
     writer = store.create(replace(header, parent=old.id))
     try:
@@ -105,7 +105,7 @@ def _earlier(store: Store, fingerprint: str, ref: str | None) -> Run | None:
     if ref:
         run = read_run(locate(store, ref))
         if run.header.fingerprint != fingerprint:
-            why = "its cases, settings, code or machine differ from what is asked for now"
+            why = "its cases, settings, code or machine differ from those of this command"
             raise UsageError(f"run {run.id} is another experiment", why=why, do="repeat its own command, or start a new run")
         return run
     found = next((info for info in store.runs() if info.readable and info.fingerprint == fingerprint), None)

@@ -40,7 +40,7 @@ LETTERS = string.ascii_lowercase + "_"
 
 
 class RunWatch(Protocol):
-    """Who looks on: progress on a terminal, lines in a log, nobody."""
+    """The interface for progress: on a terminal, as lines in a log, or none."""
 
     def started(self, case_id: str) -> None: ...
     def phase(self, name: str, fraction: float | None) -> None: ...
@@ -50,7 +50,7 @@ class RunWatch(Protocol):
 
 
 class NoWatch:
-    """Nobody looks on, as where a script runs it."""
+    """No progress, as when a script runs it."""
 
     def started(self, case_id: str) -> None: ...
     def phase(self, name: str, fraction: float | None) -> None: ...
@@ -60,7 +60,7 @@ class NoWatch:
 
 
 class WaitTold(NoWatch):
-    """Somebody whose sink tells all there is to tell, but not that another run has the machine."""
+    """Progress for sinks that print everything except that another run has the machine."""
 
     def __init__(self, tell: Callable[[str], None]) -> None:
         self.tell = tell
@@ -70,7 +70,7 @@ class WaitTold(NoWatch):
 
 
 def owner_words(run: str, command: Sequence[str], created: str) -> str:
-    """What others who wait for this machine are told: which run has it, what it measures, since when, and its process."""
+    """The message for runs that wait for this machine: which run has it, what it measures, since when, and its process."""
     begun = f", since {created[11:16]} UTC" if len(created) > 15 else ""
     asked = shlex.join(command)
     return f"run {run}, pid {os.getpid()}{begun}{f': {asked}' if asked else ''}"[:LONGEST_OWNER]
@@ -99,9 +99,7 @@ def supervise(
     told = sources.told(plan.sources, writer.done.values())
     with monitored(todo, plan.settings) as monitor:
         for jobs in [[job] for job in todo] if sink.yielding else [todo]:
-            with locks.hold(
-                places_of(jobs or plan.jobs), owner, lambda who: watch.waiting(f"waiting for the machine, which is measured on by {who}")
-            ):
+            with locks.hold(places_of(jobs or plan.jobs), owner, lambda who: watch.waiting(f"waiting for the machine, in use by {who}")):
                 monitor.begin()
                 sink.opened(writer.path)
                 try:
@@ -157,7 +155,7 @@ class Supervision:
         yield from self._in_batches(left) if self.plan.settings.fixed and not self.plan.comparisons else self._one_by_one(left)
 
     def _drive(self) -> Iterator[Record]:
-        """The cases that a user's script asks for, as they come; it is told at once what the run holds already."""
+        """The cases that a user's script asks for, as they come; the script gets existing results of the run at once."""
         [job] = self.plan.jobs
         done = self.writer.done.values()
         held = {record.id: result_of(record, read_all(self.writer.path, record.samples)).plain() for record in done}

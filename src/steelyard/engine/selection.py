@@ -84,7 +84,7 @@ def gather(request: Request, place: Place) -> tuple[Experiment, Catalogue, Entri
         _refuse_overrides(request, bool(matrices))
     for id in included if request.env else ():
         if env := (Case.parse(id) if isinstance(id, str) else id).env:
-            raise UsageError(f"{id} says its environment itself, so --env cannot be given beside it", do=f"leave out --env, or :env={env}")
+            raise UsageError(f"{id} names its environment itself, so --env cannot be given with it", do=f"leave out --env, or :env={env}")
     _check_options(request.options, matrices, catalogue)
     if request.commands and not matrices:
         commands.check_axes(request)
@@ -118,11 +118,11 @@ def _of_files(sources: Sequence[Experiment], catalogue: Catalogue) -> list[Matri
 
 
 def _refuse_overrides(request: Request, elsewhere: bool) -> None:
-    """A case id and a program say everything themselves; an option that would change nothing is a mistake."""
+    """A case id and a program are complete; an option that would change nothing is a mistake."""
     own = () if request.commands else ("axes", "threads", "flags")
     asked = [name for name in ("backend", "variant", "mode", "device", "ranks", *own) if getattr(request, name)]
     if asked and not elsewhere:
-        raise UsageError(f"a case id or a program is complete, so {', '.join(asked)} cannot be given beside it", do="change the id itself")
+        raise UsageError(f"a case id or a program is complete, so {', '.join(asked)} cannot be given with it", do="change the id itself")
 
 
 def _is_experiment(word: str) -> bool:
@@ -234,7 +234,7 @@ def _override(matrix: Matrix, request: Request, foreign: Collection[str]) -> Mat
 
 
 def _foreign(matrices: Sequence[Matrix], axes: Iterable[str], catalogue: Catalogue, programs: Sequence[str]) -> list[set[str]]:
-    """For each matrix the axes asked for that are those of another, or of programs, and not its own; what nobody has is a mistake."""
+    """For each matrix the axes asked for that are those of another, or of programs, and not its own; an unknown one is an error."""
     have = [_axes_of(matrix, catalogue) for matrix in matrices]
     known = set[str]().union(*have, *(key.split(",") for key in programs))
     return [{key for key in axes if set(key.split(",")) & known - own} for own in have]
@@ -252,7 +252,7 @@ def _check_options(options: Sequence[str], matrices: Sequence[Matrix], catalogue
 
 
 def _axes_of(matrix: Matrix, catalogue: Catalogue) -> set[str]:
-    """The axes of a matrix's workloads; a name that does not exist is told later, with its place."""
+    """The axes of a matrix's workloads; an unknown name is reported later, with its place."""
     with contextlib.suppress(UsageError):
         names = [name for pattern in matrix.workload for name in select(pattern, catalogue)]
         return {axis for name in names for axis in catalogue.workloads[name].get("axes", ())}

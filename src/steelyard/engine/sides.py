@@ -88,7 +88,7 @@ def _flags(case: Case, vs: str) -> dict[str, Any]:
             )
     if flags and not own:
         why = f"backend {case.backend} has no variable for flags of a compiler"
-        raise UsageError(f"{case.id} cannot be weighed against {vs}", why=why, do="name the variable that it reads: flags:NAME=VALUE")
+        raise UsageError(f"{case.id} cannot be compared with {vs}", why=why, do="name the variable that it reads: flags:NAME=VALUE")
     return found | ({own: shlex.join(flags)} if flags else {})
 
 

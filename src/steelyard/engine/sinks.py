@@ -24,11 +24,11 @@ T = TypeVar("T")
 
 
 class Sink:
-    """What a run tells whoever writes its results down; this one writes nothing.
+    """The interface for writing results elsewhere; this base class writes nothing.
 
     `paused` asks that nothing is measured between two cases, when `take` may use the device itself; `whole` that one worker gets
     all cases at once, as for a trace of the whole run; `yielding` that others may have the machine between two cases; `replayed` that
-    it is told first what a continued run of the store holds.
+    it first gets what a continued run of the store holds.
     """
 
     paused = False
@@ -37,10 +37,10 @@ class Sink:
     replayed = False
 
     def planned(self, rows: Sequence[ResultRow]) -> None:
-        """The rows of the run as they are measured: names in their one spelling, parameters in full."""
+        """Called with the rows of the run as they are measured: names in canonical spelling, parameters in full."""
 
     def opened(self, run: Path) -> None:
-        """The machine is ours now: whoever measured before has written all that they will. `run` is where the run is kept."""
+        """Called when the machine's locks are held: earlier runs have finished writing. `run` is where the run is kept."""
 
     def released(self) -> None:
         """All workers are gone, and others may have the machine in a moment."""
@@ -54,7 +54,7 @@ class Sink:
         return False
 
     def refused(self, job: Job, reason: str) -> None:
-        """A case cannot run, as a look at it without data says."""
+        """A case cannot run, as the check without data found."""
 
     def checked(self) -> None:
         """All cases were looked at, and those that cannot run were refused."""
@@ -82,13 +82,13 @@ class Sink:
         """A listed pair, the case and the base of a job, will not be weighed."""
 
     def lost(self, reason: str) -> None:
-        """A worker that had answered for its last case did not come to its end."""
+        """A worker failed after it had answered for its last case."""
 
     def printed(self, text: str) -> None:
-        """What a worker that is gone had printed: users' own words, a framework's warnings."""
+        """The output of a worker that has ended: users' own lines, a framework's warnings."""
 
     def found(self, found: Found) -> None:
-        """What was made beside the cases, such as traces of a whole worker."""
+        """Files made besides the cases, such as traces of a whole worker."""
 
 
 class RepeatedLines:
@@ -102,7 +102,7 @@ class RepeatedLines:
         self._before, self._place = [*self._told], 0
 
     def new(self, line: Any) -> bool:
-        """Whether a line is to be told."""
+        """Whether a line is new."""
         if line in self._before[self._place :]:
             self._place = self._before.index(line, self._place) + 1
             return False

@@ -1,4 +1,4 @@
-"""Programs that look at others from outside: started in a group of their own, ended in time, and what they said read back."""
+"""Programs that look at others from outside: started in a group of their own, with a time limit, and their output read."""
 
 from __future__ import annotations
 

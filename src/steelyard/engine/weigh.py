@@ -76,7 +76,7 @@ class CaseWeighing:
     def record(self) -> tuple[Record, Arrays]:
         """Measure the case and report it whatever happens, short of the process dying.
 
-        What whoever asked for it knows is not said again: the record has no case and no requested settings.
+        The record is sent without its case and requested settings, which the conductor knows.
         """
         notes, started, clock = self.notes, datetime.now(UTC), clocks.perf_counter()
         if self.label:

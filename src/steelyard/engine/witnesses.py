@@ -31,10 +31,10 @@ def ask(jobs: Iterable[Job], plan: Plan, crew: Crew, note: Callable[[str], None]
             reasons[job.case.id] = told(error)
             continue
         if case is not None and case not in found:
-            note(f"asking {case.backend} first, whose answer others are held against: {case}")
+            note(f"running {case.backend} first, as its answer is the reference: {case}")
             found[case] = _asked(case, plan, crew)
         if case is not None and found[case]:
-            reasons[job.case.id] = f"{case.backend} gave no answer to hold it against: {found[case]}"
+            reasons[job.case.id] = f"{case.backend} gave no answer to compare with: {found[case]}"
     return reasons
 
 

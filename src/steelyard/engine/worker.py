@@ -210,7 +210,7 @@ def left_over(case: Case) -> str:
 
 
 def prepare(job: Prepare) -> None:
-    """Do ahead what the first case would wait for; what fails here fails again there, and is told there."""
+    """Do ahead what the first case would wait for; what fails here fails again there, and is reported there."""
     from steelyard.engine.bench import forget_garbage, open_backend
 
     importlib.import_module("steelyard.engine.weigh")

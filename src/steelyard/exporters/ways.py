@@ -1,4 +1,4 @@
-"""Which program can be made of which framework's model, by what, and where that is installed; read without importing any of it."""
+"""The programs that can be made of each framework's models, by which exporter, and where that is installed; known without importing any."""
 
 from __future__ import annotations
 

@@ -20,14 +20,14 @@ def bind() -> None:
             os.sched_setaffinity(int(thread.name), {int(word) for word in cpus.split(",")})
     except (ValueError, OSError, OverflowError, AttributeError) as error:
         why = f"here are {here()}"
-        raise Unsupported(f"{CPUS}={cpus} names no CPUs that can be used", why=why, do="name some of them: 0,1") from error
+        raise Unsupported(f"{CPUS}={cpus} names no usable CPUs", why=why, do="name some of them: 0,1") from error
 
 
 def here() -> str:
     """The CPUs that this process may use."""
-    return str(sorted(os.sched_getaffinity(0)))[1:-1] if hasattr(os, "sched_getaffinity") else "CPUs that this system lets nobody choose"
+    return str(sorted(os.sched_getaffinity(0)))[1:-1] if hasattr(os, "sched_getaffinity") else "this system does not support choosing CPUs"
 
 
 def told() -> dict[str, str]:
-    """What a record says of it: nothing where no CPUs were chosen."""
+    """The facts for a record; empty if no CPUs were chosen."""
     return {"cpus": here()} if os.environ.get(CPUS) else {}

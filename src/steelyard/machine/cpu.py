@@ -167,7 +167,7 @@ def smt(root: Path) -> bool | None:
 
 
 def virtual(root: Path, blocks: list[dict[str, str]]) -> str | None:
-    """The hypervisor's name, `none` on bare metal, `unknown` for a guest that will not say whose, None if even that is hidden."""
+    """The hypervisor's name, `none` on bare metal, `unknown` for a guest of an unknown one, None if it cannot be determined."""
     if "microsoft" in (read(root, "proc/sys/kernel/osrelease") or "").lower():
         return "wsl"
     present = flags(blocks)

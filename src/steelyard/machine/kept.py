@@ -56,7 +56,7 @@ class Shelf(Generic[Figures]):
         """The file of one machine, device kind and number of threads."""
         name = f"{key}-{device}-{settled_threads(device, threads)}.json"
         if not _FILE.fullmatch(name):
-            raise StoreError(f"no {self.name} can be kept under the name {name!r}")
+            raise StoreError(f"{name!r} cannot be a name to save {self.name} under")
         return self.folder() / name
 
     def load(self, key: str, device: str, threads: int) -> tuple[Figures | None, str]:

@@ -40,7 +40,7 @@ def directory() -> Path:
 def hold(names: Iterable[str], owner: str, waiting: Callable[[str], None]) -> Iterator[None]:
     """Hold every named lock; they are taken in sorted order, so two runs that want the same ones can never block each other for good.
 
-    The kernel lets go when the holder dies. `waiting` is told once per holder before this blocks; Ctrl-C ends the wait.
+    The kernel lets go when the holder dies. `waiting` is called once per holder before this blocks; Ctrl-C ends the wait.
     """
     told: set[str] = set()
 
@@ -109,7 +109,7 @@ def _holder(name: str) -> str | None:
 
 
 def _still_there(name: str, descriptor: int) -> bool:
-    """A cleaner of temporary files may have removed the name while we waited; a lock nobody else can find is none."""
+    """A cleaner of temporary files may have removed the name while we waited; a lock that others cannot find is useless."""
     try:
         return os.path.samestat((directory() / name).lstat(), os.fstat(descriptor))
     except FileNotFoundError:

@@ -1,7 +1,7 @@
 """What a whole run does to its machine: how busy the CPUs are, what its processes hold in memory, and its GPUs.
 
-One sampler serves a run from beginning to end, in the process that only waits for workers, never in one that is measured; its own
-cost is counted and told with every figure. Clocks, power and heat while something is timed are the business of `telemetry`.
+One sampler serves a run from beginning to end, in the process that only waits for workers, never in one that is measured; its own cost is
+measured and reported with every figure. Clocks, power and heat while something is timed are the business of `telemetry`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ EVERY = 0.5
 CPU, MEMORY = "cpu", "rss"
 READINGS, COST = "readings", "cost"
 MANY_FAILURES = 5
-"""After so many readings in a row that failed, somebody should be told."""
+"""After this many failed readings in a row a warning is due."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ class Monitor:
         self.rows.append(MonitorReading(at, share, resident(tree(self._root)), gpus))
 
     def taken(self) -> dict[str, Any]:
-        """What was seen since this was asked last: lowest, mean and highest of each quantity, and what looking cost of a core."""
+        """The readings since the last call: lowest, mean and highest of each quantity, and what looking cost of a core."""
         rows, cost, now = self.rows[self._told :], self.cost, self._now()
         span, spent = now - self._told_at, cost - self._told_cost
         if not rows:

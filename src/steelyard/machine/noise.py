@@ -1,4 +1,4 @@
-"""How much this machine's comparisons scatter: learnt once from code weighed against itself, and kept per user."""
+"""How much this machine's comparisons scatter: measured once by comparing code with itself, and saved per user."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ def gpus() -> Told:
 
 
 def asked(describe: Callable[[Any, int], dict[str, Any]], fields: Sequence[str], parse: Callable[[str], dict[str, Any] | None]) -> Told:
-    """What every GPU says of itself through NVML, or nvidia-smi where that is not; empty where neither answers."""
+    """Facts of every GPU through NVML, or else nvidia-smi; empty if neither answers."""
     if importlib.util.find_spec("pynvml") is not None:
         found = attempt(_by_nvml, describe)
         if found is not None:

@@ -15,7 +15,7 @@ SCHEMA = 1
 
 @dataclass(frozen=True)
 class Peaks:
-    """Highest rates of one device: FLOP/s per number format and bytes per second; `cases` says which case gave each.
+    """Highest rates of one device: FLOP/s per number format and bytes per second; `cases` has the case that gave each.
 
     `left_out` are formats that could not be measured here, and why; `filled` those whose rate is the vendor's among measured ones.
     """

@@ -1,4 +1,4 @@
-"""What the GPU did while it was measured: clocks, power, heat, throttling and energy, read through NVML.
+"""Readings of the GPU during a measurement: clocks, power, temperature, throttling and energy, through NVML.
 
 A thread reads a few times a second; its own cost is measured and stored with what it read. Where there is no NVML
 there is no telemetry, and the record says so.

@@ -12,7 +12,7 @@ from typing import Any
 from steelyard.model.record import Figure
 
 WORK = ("kernel", "gpu_memcpy", "gpu_memset")
-"""What occupies a device, by the categories of PyTorch's traces; ranges that a program marks there are none of them."""
+"""What occupies a device, by the categories of PyTorch's traces; without ranges that a program marks there."""
 Span = tuple[float, float]
 
 

@@ -1,9 +1,7 @@
-"""Is an answer as close to the exact one as honest arithmetic comes? Every element counts, and none is let off.
-
-A tolerance that is a constant waves small outputs through and refuses long sums. So the question asks its own reference how much
-rounding moves its answer: it is computed in double precision (`exact`), again on inputs that were moved by one rounding of the
-admitted format at random (`stir`, by element), and as it stands, in its own format (`own` is what that is off by). An element may be
-off by the sum of
+"""Is an answer as close to the exact one as honest arithmetic comes? Every element counts. A constant tolerance would accept wrong small
+outputs and refuse long sums. So the reference itself shows how much rounding moves its answer: it is computed in double precision
+(`exact`), again on inputs that were moved by one rounding of the admitted format at random (`stir`, by element), and as it stands, in its
+own format (`own` is what that is off by). An element may be off by the sum of
 
 - `near` times its own stir: an algorithm may lose bits. A sum of n numbers in another order is off by up to sqrt(n) stirs, Winograd's
   and Strassen's lose 2 to 4 bits; single precision has room for 9 bits and still lies 4 bits below TF32 and fp16, 7 below bf16.
@@ -33,7 +31,7 @@ UNITS = {"fp64": 2.0**-53, "fp32": 2.0**-24, "tf32": 2.0**-11, "fp16": 2.0**-11,
 OWN = 16.0
 SLIGHT = 0.1
 SAMPLED = 1 << 14
-"""Elements from which it is told below what size nine in ten stay."""
+"""The number of elements from which the size that nine in ten stay below is estimated."""
 AT_ONCE = 1 << 22
 """Elements that are looked at together, so that a check needs little memory beside the arrays themselves."""
 
@@ -139,7 +137,7 @@ def spread_of(array: Array) -> tuple[float, float]:
 
 
 def size_of(array: Array) -> float:
-    """What errors are told in shares of: the spread of the values, or their size where all are the same."""
+    """The scale of relative errors: the spread of the values, or their size where all are the same."""
     mean, spread = spread_of(array)
     return spread or abs(mean)
 

@@ -100,7 +100,7 @@ class Effort:
         return "rebuilds" if done >= times * MOST_REBUILDS else ""
 
     def conclude(self, reason: str, findings: Sequence[Finding], done: int, spent: float, wall: float, patience: float) -> str:
-        """Whether what a look found ends the measurement, and by what; nothing where it goes on.
+        """Why a look at the data ends the measurement; empty if it goes on.
 
         `wall` seconds have passed of `patience`: going on must not cost what is there. A model whose first few requests took longer than
         the budget does not go on for multiples of that.

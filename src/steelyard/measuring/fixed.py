@@ -60,7 +60,7 @@ class Stopwatch:
         """Wait until nothing is pending."""
 
     def hand_over(self) -> None:
-        """Pass on what a call asked for, where that does not happen by itself, without waiting for it."""
+        """Submit queued work to the device if that does not happen by itself, without waiting for it."""
 
     def finish(self, out: Any) -> None:
         """Wait until the work behind an answer, and all before it, is done."""
@@ -141,7 +141,7 @@ class PassSeries:
 
 @dataclass(frozen=True)
 class Taken:
-    """What one phase gave; `no_gradient` says that backward was asked for and cannot be had, `counts` is what each repeat counted."""
+    """The result of one phase; `no_gradient` says that backward was requested and is not possible, `counts` is what each repeat counted."""
 
     forward: PassSeries = field(default_factory=PassSeries)
     backward: PassSeries = field(default_factory=PassSeries)
@@ -402,7 +402,7 @@ def loop_of(clock: str, watch: Stopwatch) -> Loop:
 
 @dataclass(frozen=True)
 class Sampled:
-    """All that a task gave: phases by name, and whether its backward pass, where asked for, was had."""
+    """The result of a task: phases by name, and whether its backward pass was possible, if requested."""
 
     phases: Mapping[str, Taken]
     backward: bool = False

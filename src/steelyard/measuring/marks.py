@@ -1,4 +1,4 @@
-"""Marks around measured calls, by which a tool outside of the process finds them, and what it says finds its case."""
+"""Marks around measured calls, by which an external profiler finds them, and by which its output is assigned to cases."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PARTS = ("forward", "backward", "forward_backward")
 def measured(ranges: str) -> str:
     """The NVTX range of every profiled call; `ranges` is the first word of all labels.
 
-    It is a process range (start/end), which ncu is told by a name with no `/` after it: autograd launches kernels from threads of its
+    It is a process range (start/end), which ncu selects by a name with no `/` after it: autograd launches kernels from threads of its
     own, where ranges of the calling thread (push/pop) do not reach. The name has none of the characters that ncu's filters give a
     meaning to.
     """

@@ -1,4 +1,4 @@
-"""Everything that a call reaches, made again elsewhere: where objects lie is part of the noise and must vary with every rebuild.
+"""Everything that a call reaches, made again elsewhere: the addresses of objects are part of the noise and must vary with every rebuild.
 
 Copying arrays alone is not enough. A list of floats read in another order of memory, a dict whose strings lie elsewhere or
 a tuple of tensors takes up to several percent more or less time, and stays so for as long as the objects stay.
@@ -132,7 +132,7 @@ class Move:
         return self._set(value, value)
 
     def _is_named(self, value: Any, where: str) -> bool:
-        """Whether a module has it under a name: code may ask for that very object, and all arms share it anyway."""
+        """Whether a module has it under a name: code may need that very object, and all arms share it anyway."""
         if id(value) in self._roots:
             return False
         return any(id(value) in self._names(names) for names in (self._home, vars(sys.modules[where]) if where in sys.modules else {}))
@@ -172,7 +172,7 @@ class Move:
         return self._keep(value) if isinstance(reduced, str) else self._rebuilt(value, reduced)
 
     def _rebuilt(self, value: Any, reduced: tuple[Any, ...]) -> Any:
-        """What its class tells pickle, done at once with moved parts."""
+        """Copy it as its class instructs pickle, with moved parts."""
         self._alive.append(reduced)
         make, args, state, items, pairs, setter = [*reduced, None, None, None, None][:6]
         try:
@@ -312,7 +312,7 @@ SCALARS: dict[type, Callable[[Any], Any]] = {
     str: _text,
     bytes: lambda value: value if len(value) < 2 else bytes(bytearray(value)),
 }
-"""Copies of what holds nothing else. Not-a-number stays: whether a list has it is asked by identity."""
+"""Copies of what holds nothing else. NaN objects are not copied, as lists find them by identity."""
 CONTAINERS: dict[type, Callable[[Move, Any], Any]] = {
     list: Move._list, dict: Move._dict, tuple: Move._tuple, set: Move._set_of, frozenset: Move._frozen, collections.deque: Move._deque,
     types.MappingProxyType: Move._proxy, types.CellType: Move._cell, types.FunctionType: Move._function, types.MethodType: Move._method,

@@ -76,7 +76,7 @@ def _ranges(fields: Mapping[str, str]) -> str:
 
 
 def _table_lines(text: str) -> Iterator[str]:
-    """The table alone: before it and between its lines stands what ncu says."""
+    """The table alone: ncu prints messages before it and between its lines."""
     begun = False
     for line in text.splitlines():
         begun = begun or line.startswith('"ID"')
@@ -97,12 +97,12 @@ def _number(text: str, factor: float) -> float | None:
 
 
 def lacking(said: str, metrics: Sequence[str]) -> list[str]:
-    """Metrics that ncu says this device does not have."""
+    """Metrics that this device does not have, as reported by ncu."""
     return [name for name in metrics if re.search(rf"Failed to find metric.*{re.escape(name)}", said)]
 
 
 def last_words(said: str) -> str:
-    """A tool's own errors if it said any, else its last lines."""
+    """A tool's own errors if it printed any, else its last lines."""
     lines = [line.strip() for line in said.splitlines() if line.strip()]
     errors = [line for line in lines if line.startswith("==ERROR==")]
     return "; ".join(errors[:3] or lines[-3:])[:500]

@@ -62,7 +62,7 @@ class CallRange:
 
     def parts(self) -> dict[str, int | None]:
         """Nanoseconds of the whole call, to its first kernel, in kernels, from the last kernel to the end, and of the last wait for the
-        device; None where there was no kernel or nobody waited."""
+        device; None if there was no kernel or no wait."""
         ran = [launch.kernel for launch in self.kernels if launch.kernel]
         wait = self.syncs[-1].call if self.syncs else None
         return {

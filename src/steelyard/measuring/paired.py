@@ -135,7 +135,7 @@ class Rounds:
         return time_figure(net_interval(np.asarray(medians) - self.overhead, self.doubt))
 
     def doubted(self, interval: Interval, head: int) -> Interval:
-        """The interval with what is not known of the overhead: it was taken off both arms, and the shorter they are the more it matters.
+        """The interval widened by the uncertainty of the overhead: it was subtracted from both arms, and matters more the shorter they are.
 
         An arm that cannot be told from an empty call may be shorter than any other by any factor.
         """
@@ -157,7 +157,7 @@ class Rounds:
 
 @dataclass(frozen=True)
 class Finding:
-    """The log-ratio of two arms with its interval, and what stands behind it."""
+    """The log-ratio of two arms with its interval and the evidence."""
 
     interval: Interval
     centres: Floats
@@ -230,11 +230,11 @@ def bounds(rows: Floats, others: Sequence[Spread] = (), *, peeked: bool = False,
 
 
 def unmoved(found: Finding, kinds: Sequence[str]) -> Finding:
-    """A finding about arms that hold what could not be made again elsewhere: its place in memory may explain the difference."""
+    """The result for arms with objects that could not be moved: their place in memory may explain the difference."""
     interval = found.interval
     wider = replace(interval, low=interval.low - STAYING, high=interval.high + STAYING)
     what = ", ".join(kinds)
-    note = f"{what} could not be moved between rebuilds, and where it lies can cost {STAYING:.0%}: the interval is wider by that"
+    note = f"{what} could not be moved between rebuilds; its place in memory can cost {STAYING:.0%}, so the interval is wider by that"
     return replace(found, interval=wider, notes=(*found.notes, note))
 
 

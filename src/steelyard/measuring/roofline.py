@@ -50,7 +50,7 @@ class Roof:
         return told_source(self.source if self.compute is None else self.compute_source or self.source, self.source)
 
     def source_for(self, metrics: Mapping[str, Figure]) -> str:
-        """Where the peaks are from that a case with these figures is held against."""
+        """The origin of the peaks that apply to a case with these figures."""
         compute, memory = sources_of(self.sources)
         return told_source(compute if "compute" in metrics else memory, memory if "bandwidth" in metrics else compute)
 
@@ -82,7 +82,7 @@ def with_roof(record: Record, roof: Roof) -> Record:
 
 
 def _shares_of_parts(metrics: Mapping[str, Figure], roof: Roof) -> dict[str, Figure]:
-    """How near reading a prompt and writing a token come to the roof, which hold on different sides of its ridge."""
+    """The shares of the roof that prefill and decoding reach; they are limited on different sides of its ridge."""
     found = {}
     for part in TOLD:
         own = {kind: metrics[name] for kind in ("compute", "bandwidth") if (name := f"{part}_{kind}") in metrics}

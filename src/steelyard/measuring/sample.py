@@ -109,7 +109,7 @@ def sample(
     tell: Tell = lambda phase, fraction: None,
     look: Callable[[], None] | None = None,
 ) -> Sample:
-    """Take the raw blocks of one task; `look` is called once between two of them, at a moment that nobody can foresee."""
+    """Take the raw blocks of one task; `look` is called once between two of them, at an unpredictable moment."""
     loop = timer.bind(task)
     tell = throttled(tell)
     with quiet_collector():

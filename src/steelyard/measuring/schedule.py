@@ -125,7 +125,7 @@ def weigh_arms(
 
     `placebo` gives the base once more. `suite` is how many comparisons are decided together: the more there are, the more
     evidence it takes to stop early. `patience` is how many seconds of wall time there are for all of it. `check` sees the last rebuild's
-    tasks once their timing is over, `look` those of some others, which nobody can foresee, before they are built again.
+    tasks once their timing is over, `look` those of some unpredictable others, before they are built again.
     """
     chance = random.SystemRandom()
     rng, tell = random.Random(seed), throttled(tell)

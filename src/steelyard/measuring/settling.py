@@ -14,7 +14,7 @@ from steelyard.measuring.stats import Interval, t_quantile
 from steelyard.model.pair import ALPHA, MARGIN
 
 SETTLED, BUDGET, TIMEOUT = "settled", "budget", "timeout"
-BROKEN_OFF = "it was not settled within its budget, and more could not be measured: {}"
+BROKEN_OFF = "it was not settled within its budget, and could not go on: {}"
 FIRST_SHARE = 0.75
 PARTS = (0.25, 0.5, 1.0)
 HOPE = 2.0
@@ -53,7 +53,7 @@ class Looks:
         """What to say on the way to a look when so many times the first effort is done, and how far it is at most."""
         if look == 0:
             return "weighing", min(1.0, done)
-        return "weighing on, not settled yet", min(1.0, (done - 1) / (self.at[-1] - 1))
+        return "measuring on, not settled yet", min(1.0, (done - 1) / (self.at[-1] - 1))
 
 
 def goes_on(interval: Interval, margin: float, spent: float, left: float) -> bool:

@@ -131,12 +131,11 @@ def compare(
 ) -> Verification:
     """Compare all outputs; the first difference decides the message, the worst error the figures.
 
-    An element passes when |got - want| <= atol * rms(want) + rtol * |want|: the absolute part scales with the output, so
-    small outputs are not waved through. `same_dtype` is off when the reference was computed in higher precision. With
-    `norm`, gradients and updates pass as whole arrays, since in half precision their elements scatter: the norm of the error
-    is at most that share of the array's own, and the length along the reference is off by half of that at most, which noise
-    hardly moves and a wrong scale does; with `whole` all arrays do, for formats of few bits. The loss is one number and has the
-    relative tolerance alone.
+    An element passes when |got - want| <= atol * rms(want) + rtol * |want|: the absolute part scales with the output, so wrong small
+    outputs are not accepted. `same_dtype` is off when the reference was computed in higher precision. With `norm`, gradients and updates
+    pass as whole arrays, since in half precision their elements scatter: the norm of the error is at most that share of the array's own,
+    and the length along the reference is off by half of that at most, which noise hardly moves and a wrong scale does; with `whole` all
+    arrays do, for formats of few bits. The loss is one number and has the relative tolerance alone.
     """
     if len(got) != len(want):
         return Verification("failed", against, f"{len(got)} output arrays instead of {len(want)}")

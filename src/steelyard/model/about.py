@@ -1,4 +1,4 @@
-"""What is known of a backend before its framework is imported, as the backend's own file says it."""
+"""Facts about a backend that are known before its framework is imported, read from the backend's own file."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class About:
     part of the machine and knows no peak of it. `variables` are set before a worker starts and `graphs` where one shall write every
     graph to a file: `{device}`, by the names in `devices`, `{threads}`, `{file}` and `{form}` stand in them. `extra` is an extra of
     Steelyard's own that installs it, and `usual` the variant that its cases have where none is named, `eager` if it is empty.
-    `refusals` are expressions for what its library prints before it ends the process over something that it cannot do: such a case is
-    unsupported, and no crash.
-    `flags` is the variable in which its compiler takes flags, and `compiles` says that every first call compiles, whatever the variant.
+    `refusals` are expressions for what its library prints before it ends the process over something that it cannot do: such a case counts
+    as unsupported, not as crashed. `flags` is the variable in which its compiler takes flags, and `compiles` says that every first call
+    compiles, whatever the variant.
     """
 
     package: str = ""
@@ -44,18 +44,18 @@ class About:
 
     @classmethod
     def read(cls, source: str) -> About:
-        """What a backend's source says; nothing of it is executed, and one that says nothing has the usual values."""
+        """Read `ABOUT` from a backend's source without executing it; without one, the defaults."""
         found = _WRITTEN.search(source)
         told = ast.literal_eval(found[1]) if found else {}
         return cls(**{**told, "requires": tuple(told.get("requires", ())), "refusals": tuple(told.get("refusals", ()))})
 
     def set(self, names: Mapping[str, str], device: str = "", **values: object) -> dict[str, str]:
-        """Variables with their values put in."""
+        """The environment variables with their placeholders filled in."""
         return {key: text.format(device=self.devices.get(device, device), **values) for key, text in names.items()}
 
     @property
     def remedy(self) -> str:
-        """How to get it."""
+        """How to install it."""
         ways = [f"pip install 'steelyard[{self.extra}]'"] if self.extra else []
         ways += [f"steelyard env create {self.stack}"] if self.stack else []
         return ", or ".join(ways) or "see the documentation of its package"

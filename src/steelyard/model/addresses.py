@@ -1,4 +1,4 @@
-"""Where the inputs of a model come from, as text; and the variables by which a worker is told where they are kept."""
+"""Where the inputs of a model come from, as text; and the variables that tell a worker where they are kept."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import re
 from pathlib import Path
 
 KEPT, CACHE, OFFLINE = "STEELYARD_INPUTS", "STEELYARD_INPUTS_CACHE", "STEELYARD_NO_DOWNLOAD"
-"""Where inputs are written to, where downloads are kept, and that there are none."""
+"""Names of variables: where inputs are written to, where downloads are kept, and that downloads are off."""
 RANDOM = re.compile(r"random:(\d{1,18})")
 DIGEST = "#sha256="
 
 
 def of_file(source: str, sha256: str) -> str:
-    """A file or an http(s) address, known by its hash."""
+    """A file or an http(s) address, with its hash."""
     return f"{source}{DIGEST}{sha256}"
 
 
@@ -22,6 +22,6 @@ def of_seed(seed: int) -> str:
 
 
 def variables(root: Path, *, keep: bool, download: bool) -> tuple[tuple[str, str], ...]:
-    """What a worker is told of inputs below a folder; nothing of it changes a figure."""
+    """Environment variables for a worker about inputs below a folder; they do not affect results."""
     kept = ((KEPT, str(root)),) if keep else ()
     return ((CACHE, str(root / "inputs")), *kept, *(() if download else ((OFFLINE, "1"),)))

@@ -27,9 +27,9 @@ from steelyard.model.values import KEY, Digest, Pairs, Scanner, render, render_p
 MODES = ("eval", "train", "fwd", "bwd", "call")
 IDENTITY = "eager"
 HERE = "here"
-"""What is written for the environment that the run is made in; an id leaves it out."""
+"""The word for the environment that the run is made in; ids leave it out."""
 RESERVED = ("PYTHONHOME", "PYTHONEXECUTABLE", "PYTHONPLATLIBDIR", "PYTHONSAFEPATH", "STEELYARD_SESSION")
-"""Variables that decide whether a worker starts at all and is found again; none of them can belong to a case."""
+"""Variables that decide whether a worker starts at all and is found again; none of them can be a flag of a case."""
 ENV = ":env"
 """The environment among the words about a case; no parameter can have that name."""
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
@@ -138,7 +138,7 @@ class Case:
 
     @cached_property
     def id(self) -> str:
-        """The canonical text; parsing it gives an equal case. Kept, since a case is asked for it more than a dozen times."""
+        """The canonical text; parsing it gives an equal case. Cached, since it is used more than a dozen times per case."""
         params = f"[{render_pairs(self.params)}]" if self.params else ""
         fields = [("device", self.device, "cpu"), ("threads", self.threads, 1), ("ranks", self.ranks, 1), ("env", self.env, "")]
         tail = [f":{key}={render(value)}" for key, value, usual in fields if value != usual]
@@ -161,7 +161,7 @@ class Case:
 
     @property
     def settled(self) -> bool:
-        """False when a parameter or a flag is known only by digest, so the case must be looked up to run."""
+        """False if a parameter or a flag is known only by digest; the case must then be looked up before it can run."""
         return not any(isinstance(value, Digest) for _, value in (*self.params, *self.flags))
 
     def with_variant(self, variant: str) -> Case:
@@ -169,7 +169,7 @@ class Case:
         return replace(self, variant=variant)
 
     def against(self, base: str) -> Case:
-        """The same point as a base names it, which may be on another backend."""
+        """The same point with the backend and variant of a base."""
         backend, variant = parse_base(base)
         return replace(self, backend=backend or self.backend, variant=variant)
 
@@ -206,7 +206,7 @@ class Case:
 
     @classmethod
     def sent(cls, data: Mapping[str, Any]) -> Case:
-        """The inverse of `plain` with an id beside it, for what our own conductor made, checked and sent: it is not checked again."""
+        """The inverse of `plain` for cases that our own conductor sent with their id; they are not checked again."""
         made = object.__new__(cls)
         lists = {"params": tuple(data["params"].items()), "flags": tuple(data["flags"].items())}
         vars(made).update({"env": "", **data, **lists})

@@ -33,9 +33,9 @@ FAMILY = "/*"
 
 @functools.lru_cache(256)
 def fingerprint(*functions: Callable[..., Any]) -> str:
-    """A hash of source text, so that an edited workload is not compared with its former self.
+    """A hash of source text, so that an edited workload is not compared with its old version.
 
-    The functions of the same package that they call count too; a framework's own code is told by its version.
+    The functions of the same package that they call count too; a framework's own code is identified by its version.
     """
     found: dict[Any, None] = {}
     queue = list(functions)
@@ -82,11 +82,10 @@ class Variant:
     """A named change of a task: `Task -> Task`, with keyword options.
 
     `fresh` says that it hands the task to a compiler, which asks for a new interpreter, as compilers do not survive a fork; `sticky`
-    says that building the variant again is costly, so a rebuild moves its inputs instead; `asked` that it is part of the question,
-    such as an optimizer, so that the plain
-    task which answers are held against has it too; `casts` that it changes formats on purpose, which a rule that compares like with
-    like applies to the plain task as well. `words` are options that may be written behind the name, in this order: `int4wo-128-hqq`.
-    `rule` is the verification rule that its answers are held to beside our own, such as `sqnr`; `modes` are those that it has a
+    says that building the variant again is costly, so a rebuild moves its inputs instead; `asked` that it is part of what is measured, such
+    as an optimizer, so that the plain task used for verification has it too; `casts` that it changes formats on purpose, which a rule that
+    compares like with like applies to the plain task as well. `words` are options that may be written behind the name, in this order:
+    `int4wo-128-hqq`. `rule` is a verification rule for its answers in addition to our own, such as `sqnr`; `modes` are those that it has a
     meaning in, all where none is named. `imports` are modules that it needs, imported before anything is built or timed.
     """
 
@@ -165,7 +164,7 @@ def variant(
 
 @dataclass(frozen=True)
 class Metric:
-    """A figure derived from time and the task; `None` means it does not apply."""
+    """A metric derived from time and the task; `None` means it does not apply."""
 
     name: str
     compute: Callable[[float, Task], float | None]
@@ -220,7 +219,7 @@ class Workload:
     variants: dict[str, Variant] = field(default_factory=dict)
     member: str = ""
     examine: Callable[[Mapping[str, Any], Any], tuple[str, str]] | None = None
-    """Why a case with these parameters cannot run, or why that is not known; without it, one is called on tensors without data.
+    """Returns why a case with these parameters cannot run, or why that is not known; without this hook, the case is called on meta tensors.
     Cases of ours that have it are checked before any is timed."""
     imports: tuple[str, ...] = ()
     """Modules that its body needs beside the framework, imported before anything is built or timed."""
@@ -240,10 +239,10 @@ class Workload:
     suits: Callable[[Mapping[str, Any]], Sequence[str]] | None = None
     """The backends that can run what a file holds, where several are named: others are dropped. For workloads of ours alone."""
     witness: Callable[[Case, Any], Case | None] | None = None
-    """The case whose answer a case is held against under these settings and that has to be asked first; None where nothing has to.
+    """Returns the case whose answer is the reference for a case under these settings and that must run first, or None.
     The conductor asks workloads of ours before it measures."""
     free: bool = False
-    """Whether cases may have parameters beside its axes, as a program's scan has; what they mean is the body's own affair."""
+    """Whether cases may have parameters beside its axes, as a program's scan has; the body interprets them."""
 
     def on(self, backend: str) -> Callable[[Body], Body]:
         """Add the body for another framework."""
@@ -297,7 +296,7 @@ def workload(
 
     `axes` are the usual values of each argument, `sizes` named sets of other values, for `-a size=NAME`. `tags` select it: `tag:smoke`,
     `tier:1`. `modes` are those that it can be measured in: eval, fwd, bwd, train. `backend` is what the decorated body is written for;
-    `on` adds another. `imports` are modules that take long to import: that time is told apart from that of building. `opens` names
+    `on` adds another. `imports` are modules that take long to import: that time is reported separately from building. `opens` names
     the argument that is a file's path. From `examine` on they are hooks that Steelyard's own workloads use.
     """
     if not isinstance(name, str):
@@ -337,7 +336,7 @@ def _table(name: str, what: str, value: Mapping[str, Any] | None) -> Mapping[str
 
 
 def _words(name: str, what: str, value: Sequence[str]) -> Sequence[str]:
-    """A word alone would be taken for a list of its letters."""
+    """Check that a value is a list of words; a single string would be read as a list of its letters."""
     if not isinstance(value, (list, tuple)) or not all(isinstance(word, str) for word in value):
         raise UsageError(
             f"workload {name!r}: {what} are a list of words, not {_shown(value)}",
@@ -347,7 +346,7 @@ def _words(name: str, what: str, value: Sequence[str]) -> Sequence[str]:
 
 
 def _check_value(name: str, axis: str, value: Any) -> None:
-    """What cannot stand in a case id would be measured under another name than its own."""
+    """Check that axis values can be written in a case id; others would be measured under another name than their own."""
     if axis == "dtype" and value is not None:
         if not isinstance(value, str):
             raise UsageError(f"workload {name!r}: a dtype is a name such as 'fp32', not {_shown(value)}")

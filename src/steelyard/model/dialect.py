@@ -1,4 +1,4 @@
-"""What the house knows of another system: its name, and where the parts of its translator are."""
+"""A dialect: the name of another system, and where the parts of its translator are."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Dialect:
     programs: tuple[Program, ...] = ()
 
     def commands(self) -> Iterator[Program]:
-        """All that `steelyard as` knows of it."""
+        """The commands below `steelyard as` that the dialect adds."""
         if self.command:
             yield Program(self.name, self.doc, self.command)
         yield from self.programs

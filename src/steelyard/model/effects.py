@@ -23,7 +23,7 @@ _VERDICTS = {"incomparable": "not comparable"}
 
 
 def bounded(*ratios: float | None) -> bool:
-    """Whether all ratios that are known lie within what a comparison can tell; an interval beyond that is as good as none."""
+    """Whether all ratios that are known lie within what a comparison can tell; an interval beyond that counts as none."""
     return all(1 / UNBOUNDED < ratio < UNBOUNDED for ratio in ratios if ratio is not None)
 
 
@@ -47,7 +47,7 @@ def effect(
     metric: str = "time",
     paired: bool = True,
 ) -> str:
-    """One comparison in words: what the verdict says, its size, its interval, and whether it still has to be confirmed."""
+    """One comparison in words: verdict, size, interval, and whether it still has to be confirmed."""
     if ratio is None or verdict not in COMPARABLE:
         return _VERDICTS.get(verdict, verdict)
     if not bounded(ratio, low, high):

@@ -19,25 +19,25 @@ Isolation = Literal["shared", "case", "workload", "none"]
 """Shared: eager cases on the CPU have a worker per workload, and what needs an interpreter of its own shares one per device."""
 Reference = Literal["eager", "fp64", "interpreter"]
 GraphForm = Literal["hlo", "stablehlo", "text", "optimized"]
-"""Of graphs that are kept; `optimized` is what the compiler made of them: optimised HLO, or the phases of IREE."""
+"""Forms of saved graphs; `optimized` is the compiler's output: optimised HLO, or the phases of IREE."""
 Saved = Literal["answer", "state"]
 
 DEVICES = ("cpu", "cuda", "xpu", "mps", "tpu", "rocm")
-"""Kinds of devices; which of several is no part of a case."""
+"""Kinds of devices; the index of a device is not part of a case."""
 _SPOKEN = {"gpu": "cuda", "nvidia": "cuda", "amd": "rocm", "hip": "rocm", "intel": "xpu", "metal": "mps", "host": "cpu"}
-"""Words for devices that are no kinds; a case says cuda on every machine, so no word depends on what is in one."""
+"""Words that are refused as device kinds, with a hint; a case says cuda on every machine, so there is no `auto` or `gpu`."""
 _TABLES = {"axes": "params", "flags": "flags"}
 MOST_SETTLING = 100.0
 OWN_RULE, NO_RULE = "steelyard", "none"
 BESIDE = ("sqnr",)
-"""Rules that are asked beside our own, not in its place."""
+"""Rules that are applied in addition to our own, not instead of it."""
 PASSES = ("profile", "peak_memory", "memory_snapshot", "ncu", "nsys", "compile_time", "dump_ir", "runtime_profile", "save_output")
 """Settings that ask for a pass beside the timing."""
 BUDGETS: dict[str, float] = {"quick": 0.3, "normal": 1.0, "thorough": 5.0}
 
 
 def device_kind(name: str, known: Collection[str] = DEVICES) -> str:
-    """A kind of device, or an error that tells a word for one from a misspelt one."""
+    """Check a device kind; the error for another word suggests the right one."""
     if name not in known:
         meant = _SPOKEN.get(name.lower(), "")
         raise unknown("device", name, known, meant=meant if meant in known else "")
@@ -120,7 +120,7 @@ class Settings:
         return "" if not self.verify or self.rule in (None, OWN_RULE, NO_RULE) else str(self.rule)
 
     def plain(self) -> dict[str, Any]:
-        """JSON-ready, without what was left open."""
+        """JSON-ready, without unset values."""
         return dict(_plain(self))
 
     @classmethod
@@ -132,7 +132,7 @@ class Settings:
 
 @functools.lru_cache(8)
 def _plain(settings: Settings) -> Mapping[str, Any]:
-    """Every record of a run has the same."""
+    """Settings as plain data, cached: every record of a run has the same."""
     return {key: value for key, value in asdict(settings).items() if value not in (None, ())}
 
 
@@ -185,7 +185,7 @@ class Rule:
         return ", ".join(f"{key}={value}" for key, value in self.match.items())
 
     def fits(self, case: Case, tags: Collection[str] = ()) -> bool:
-        """Whether a case is meant; text may be a pattern, several values are a choice, and `tags` are those of its workload."""
+        """Whether the rule fits a case; text may be a pattern, several values are a choice, and `tags` are those of its workload."""
         plain = case.plain()
         have = {key: [value] for key, value in plain.items()} | {"tag": list(tags), "env": [case.env or HERE]}
         have |= {f"{table}.{name}": [value] for table, key in _TABLES.items() for name, value in plain[key].items()}
@@ -231,7 +231,7 @@ class UserScript:
 
 @dataclass(frozen=True)
 class Experiment:
-    """Named matrices, exact cases added to them, and rules; `mistakes` are parts of a file that cannot run, a line each.
+    """Named matrices, exact cases added to them, and rules; `mistakes` are parts of a file that cannot run, one line each.
 
     What an `exclude` rule drops is no part of the experiment. What a `deny` rule drops is part of it and recorded as skipped.
     `recorded` is how long the step took that weighted cases were taken from, in seconds.

@@ -1,4 +1,4 @@
-"""What a referee is asked, and what it says: a problem with its contract, a candidate for it, and the ruling."""
+"""Data of the referee: a problem with its contract, a candidate for it, and the ruling."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ PRECISIONS = ("fp64", "fp32", "tf32", "bf16", "fp16", "fp8")
 
 @dataclass(frozen=True)
 class Contract:
-    """What a candidate may do beyond giving new arrays for given ones; what is not declared here is refused where it is seen.
+    """What a candidate may do beyond giving new arrays for given ones; anything not declared here makes the candidate wrong if it is
+    detected.
 
     `persistent` are the numbers of inputs that stay the same from call to call, such as weights: what is computed from them may be
     kept. `fills_outputs`: the last inputs are arrays for the answer, which the candidate writes. `precision` is the coarsest arithmetic
@@ -63,7 +64,7 @@ class Submission:
 class Trick:
     """Something that the referee has seen: its kind, by one of the names in `TRICKS`, and the evidence in words.
 
-    One that `voids` makes the candidate wrong; the others are told.
+    One that `voids` makes the candidate wrong; the others are only reported.
     """
 
     kind: str
@@ -98,7 +99,7 @@ TRICKS: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class Ruling:
-    """What the referee says of one candidate: whether its answers are right, how its time compares, and what was seen.
+    """The ruling on one candidate: whether its answers are right, how its time compares, and what was seen.
 
     `status` is `ok` where all answers are right and nothing voids them, else `wrong`, or how the candidate ended. `delta` compares the
     candidate's time with the reference's, by the judge's own clock. `roof` is the share of the device's roof, where it is known.

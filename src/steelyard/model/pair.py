@@ -1,4 +1,4 @@
-"""Pair and Delta: two arms weighed together, and what that says."""
+"""Pair and Delta: two arms measured interleaved, and the result."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ class Pair:
     """Two arms measured interleaved; `ratio` is head time over base time, with its interval over rebuilds and processes.
 
     `centres` holds one log-ratio per rebuild, or per process where there are several. `floor` is the spread (SD of the
-    log-ratio) between the baseline and the baseline built again. `p` is the chance of a difference as large where there is
-    none: by Student's or the randomisation test, whichever is larger, or by the evidence if that is stronger, times two for the
-    choice. `evidence` is the e-value, which stays valid however often one looks. `clock` is wall time, thread CPU time, or how a
-    device was timed. It was `stopped_by` evidence, its budget, or being settled in its extension, after so many `looks`, each of
-    which has its share of the error. `needed_s` is how many seconds more would settle its margin. `parts` are times inside of the runs,
-    by name, where runs report some; the whole time decides how long is measured.
+    log-ratio) between the baseline and the baseline built again. `p` is the probability of a difference as large if there is none: by
+    Student's or the randomisation test, whichever is larger, or by the evidence if that is stronger, times two for the choice. `evidence`
+    is the e-value, which stays valid however often one looks. `clock` is wall time, thread CPU time, or how a device was timed. It was
+    `stopped_by` evidence, its budget, or being settled in its extension, after so many `looks`, each of which has its share of the error.
+    `needed_s` is how many seconds more would settle its margin. `parts` are times inside of the runs, by name, where runs report some; the
+    whole time decides how long is measured.
     """
 
     base: Arm
@@ -88,7 +88,7 @@ class Pair:
 
     @property
     def facts(self) -> list[str]:
-        """How much was measured, and how clear it is, in a few words each."""
+        """Phrases on how much was measured and how clear the result is."""
         found = [f"{self.rebuilds} rebuilds", f"{self.quads} rounds", plain(self.measured_s, "s", 2)]
         found += [f"p {self.p:.2g}"] if self.p is not None else []
         return found + ([f"noise floor {percent(self.floor)} a rebuild"] if self.floor else [])
@@ -98,7 +98,7 @@ class Pair:
 class Delta:
     """What changed from base to head; direction and materiality are separate questions.
 
-    `disturbed` says that its ratio rests on less than half of what was measured: it is shown, and decides nothing.
+    `disturbed` says that its ratio rests on less than half of what was measured: it is shown, but no verdict rests on it.
     """
 
     base: str
@@ -116,7 +116,7 @@ class Delta:
 
     @property
     def sound(self) -> bool:
-        """Whether its ratio may stand for the case in a mean or in what all cases say together."""
+        """Whether its ratio may enter a mean or the statement about all cases."""
         return bool(self.ratio) and self.verdict in effects.COMPARABLE and not self.disturbed
 
     @property
@@ -153,9 +153,9 @@ def judge(low: float, high: float, margin: float) -> Verdict:
 
 
 def weigh(pair: Pair, margin: float | None = None) -> Delta:
-    """Turn a pair's interval into a verdict, by its own margin unless told another; every table, page and gate asks here.
+    """Turn a pair's interval into a verdict, by its own margin unless another is given; every table, page and gate uses this.
 
-    One of which too much was disturbed says nothing, and where an interval has no end there is no ratio to speak of.
+    A pair with too many disturbed blocks gets no verdict, and one with an unbounded interval gets no ratio.
     """
     margin = (pair.margin if 0 < pair.margin < 1 else MARGIN) if margin is None else margin
     base = pair.base.environment if pair.base.environment and pair.base.id == pair.head.id else pair.base.id
@@ -191,7 +191,7 @@ def told_from_chance(deltas: Sequence[Delta]) -> list[Delta]:
     for found in tested.values():
         kept |= zip(map(id, found), benjamini_hochberg([delta.p or 0.0 for delta in found]), strict=True)
     return [
-        replace(delta, verdict="unclear", reason=f"among {len(tested[delta.metric])} comparisons one as clear as this can be chance")
+        replace(delta, verdict="unclear", reason=f"among {len(tested[delta.metric])} comparisons a difference this clear can be chance")
         if delta.verdict in ("slower", "faster") and not kept.get(id(delta), True)
         else delta
         for delta in deltas
@@ -199,7 +199,7 @@ def told_from_chance(deltas: Sequence[Delta]) -> list[Delta]:
 
 
 def benjamini_hochberg(p_values: Sequence[float], alpha: float = ALPHA) -> list[bool]:
-    """Which of many findings stand when at most a share alpha of those that stand may be false."""
+    """Which of many findings remain if at most a share alpha of them may be false (false discovery rate)."""
     order = sorted(range(len(p_values)), key=lambda index: p_values[index])
     last = max((rank for rank, index in enumerate(order, 1) if p_values[index] <= alpha * rank / len(order)), default=0)
     kept = set(order[:last])

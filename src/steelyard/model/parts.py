@@ -1,6 +1,6 @@
-"""What a pair tells beside the time of a call, by the names that records, pairs and reports have for it.
+"""What a pair reports besides the time of a call, by the names used in records, pairs and reports.
 
-Requests of text generation have times inside of them, and what a compiler made has the time that took, its size and its memory.
+Requests of text generation have times inside of them, and compiled code has a compile time, a size and a memory use.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ NAMES = {
     "time": "E2E", "ttft": "TTFT", "itl": "ITL", "tpot": "TPOT", "compile_time": "compile", "compile_cpu_time": "compile CPU",
     "code_size": "code size", "compile_memory": "compile memory", "peak_memory": "peak memory", "program_memory": "program memory",
 }  # fmt: skip
-"""What people call them."""
+"""Display names."""
 TOKENS = "tok/s"
 """The unit of the rate of items, which are tokens here."""
 OPERATOR = "op:"
-"""How the time of one kind of operator in a replay begins: `op:aten::mm`."""
+"""Prefix of metrics with the time of one kind of operator in a replay: `op:aten::mm`."""
 _TIMES = (*TOLD, "tpot", "tail")
 _RATES = ("compute", "bandwidth", "roof")
 

@@ -1,4 +1,4 @@
-"""Programs as cases: what their parameters mean, for whoever plans, runs or shows them.
+"""Programs as cases: what their parameters mean, for planning, running and showing them.
 
 A program may stand for several: `{n}` in its words is filled in from the parameter `n`, so that a scan is an axis like any other.
 """

@@ -1,6 +1,5 @@
-"""How a case is sampled where another system's rules are kept: a fixed number of calls, timed as that system times them.
-
-Our own way, a budget and a precision, is in Settings and needs no protocol.
+"""How a case is sampled by another system's rules: a fixed number of calls, timed as that system times them. Our own sampling, by budget
+and precision, is in Settings and needs no protocol.
 """
 
 from __future__ import annotations
@@ -78,7 +77,7 @@ class Fixed:
         return self.calls > 1 or self.inputs != "same" or self.counters != "none" or self.clock == "fastest"
 
     def plain(self) -> dict[str, Any]:
-        """JSON-ready, without what is usual."""
+        """JSON-ready, without defaults."""
         usual = Fixed()
         return {name: value for name, value in vars(self).items() if value != getattr(usual, name)}
 

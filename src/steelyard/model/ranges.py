@@ -30,7 +30,7 @@ def written(text: str) -> tuple[Number, ...] | None:
 
 
 def is_table(value: Any) -> bool:
-    """Whether a table of an experiment file means a range: it says from where to where, or nothing but parts of that."""
+    """Whether a table of an experiment file is a range: it has `from` and `to`, or only keys of a range."""
     return isinstance(value, dict) and bool(value) and ({"from", "to"} <= value.keys() or value.keys() <= set(KEYS))
 
 
@@ -44,7 +44,7 @@ def from_table(table: dict[Any, Any]) -> tuple[Number, ...]:
 
 
 def values(first: Any, last: Any, step: Any) -> tuple[Number, ...]:
-    """Every value from the first on, up to the last one, which is among them where a step falls on it."""
+    """Every value from the first up to the last, which is included if a step falls on it."""
     for name, value in (("from", first), ("to", last)):
         if not _is_number(value):
             raise UsageError(f"{name} is a number in a range, not {str(value)[:40]!r}", do=HOW)
@@ -73,5 +73,5 @@ def _number(text: str) -> Number:
 
 
 def _round(value: Number) -> Number:
-    """0.3, not 0.30000000000000004: what a user would have written."""
+    """Round floating-point noise away: 0.3, not 0.30000000000000004."""
     return value if isinstance(value, int) else float(f"{value:.12g}")

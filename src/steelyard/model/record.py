@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeVar, get_args
 T = TypeVar("T")
 SCHEMA = 1
 FEWEST = 6
-"""How many samples it takes for a 95 % interval of their median, whatever they are drawn from."""
+"""The least number of samples that have a 95 % interval of their median, for any distribution."""
 
 Status = Literal["ok", "wrong", "failed", "oom", "timeout", "crashed", "unsupported", "not_applied", "not_applicable", "skipped"]
 STATUSES: tuple[Status, ...] = get_args(Status)
@@ -23,17 +23,17 @@ HOST = "host"
 """Where a record of a farm says which host made it: name, station, machine key, and the number of the attempt."""
 
 UNWEIGHED, UNWEIGHED_OTHERS, WEIGHED = "unweighed", "unweighed_others", "weighed_together"
-"""Where a record says why its comparison was not made; why those of cases before it were not, by their ids, which were to be weighed
-with it; and of how many comparisons it tells the time."""
+"""Keys in a record's effective config: why its comparison was not made; the same for earlier cases that were to be compared with it, by id;
+and over how many comparisons its comparison time is shared."""
 
 NOT_WEIGHED = "not weighed: "
-"""How the reason of such a comparison begins."""
+"""How the reason for a comparison that was not made begins."""
 
 FILE = "file:"
-"""How the hash of a user's file is told from the other fingerprints of a record's source."""
+"""Prefix of the hash of a user's file among the fingerprints of a record's source."""
 
 Arrays = dict[str, tuple[str, str, bytes]]
-"""Raw samples on their way to the sidecar: name -> unit, numpy dtype, bytes."""
+"""Raw samples before they are written to the sidecar: name -> unit, numpy dtype, bytes."""
 
 FORMATS = {"<f8": "<d", "<f4": "<f", "<i8": "<q", "<i4": "<i", "<u8": "<Q", "<u4": "<I"}
 SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
@@ -77,8 +77,8 @@ class Verification:
     """Whether the answer is still right, against what, and by how much it is off.
 
     `checks` are what was looked at, and when; `identical` means that the two answers agree in every bit, which says that
-    nothing was lost, and may also say that both came from the same code. `code` is what another system's rule calls its finding, and
-    `figures` are the numbers that it gives.
+    nothing was lost, and may also say that both came from the same code. `code` is the finding's name in another system's rule, and
+    `figures` are that rule's numbers.
     """
 
     status: Literal["passed", "failed", "none"]
@@ -115,7 +115,8 @@ class Series:
 
 
 def altered(item: T, **values: Any) -> T:
-    """As `dataclasses.replace`, in a fifth of the time: for records and pairs, of which a run makes thousands, and which check nothing."""
+    """Like `dataclasses.replace` in a fifth of the time, for records and pairs: a run makes thousands, and their constructors check
+    nothing."""
     made = object.__new__(type(item))
     vars(made).update(vars(item) | values)
     return made

@@ -1,7 +1,7 @@
 """What users' files register by a call, `register_recipe` and `register_model`, rather than by an attribute of their module.
 
-A call may stand in a loop, in a function, or in another module than the file that was named, so nothing is looked for afterwards:
-whoever loads a file takes what was registered meanwhile.
+A call may stand in a loop, in a function, or in another module than the file that was named, so the loader of a file takes everything
+registered while it loads.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 KEPT = "__steelyard_registered__"
-"""Where a module keeps what was registered while it was loaded: a process loads it once, and may ask for it again."""
+"""The attribute of a module that keeps what was registered while it was loaded: a process loads it once, and may need the list again."""
 _made: list[tuple[str, Any]] = []
 """Everything that this process has registered, in order, with the module in which its function was written."""
 
 
 def register(definition: T, function: Callable[..., Any]) -> T:
-    """Make a definition known to whoever loads the file that is being loaded now."""
+    """Register a definition with the file that is being loaded now."""
     _made.append((function.__module__, definition))
     return definition
 
 
 def loaded(load: Callable[[], ModuleType]) -> ModuleType:
-    """Load a module, and keep with it what is registered meanwhile; what a file registers before it fails is forgotten."""
+    """Load a module, and keep with it what is registered meanwhile; if the file fails, its registrations are dropped."""
     before = len(_made)
     try:
         module = load()

@@ -14,7 +14,7 @@ from steelyard.model.units import check_tolerance
 
 @dataclass(frozen=True)
 class Reading:
-    """What a task that times itself reports for one run: seconds, and any other quantities by metric name.
+    """What a task that times itself returns for one run: seconds, and any other quantities by metric name.
 
     `parts` are times inside of the run in nanoseconds, such as that to the first token: each becomes a metric with an interval, and
     has a verdict of its own in a comparison. `series` are all raw times of a kind, in nanoseconds, such as those between tokens.
@@ -28,7 +28,7 @@ class Reading:
 
 @dataclass(frozen=True)
 class Findings:
-    """What a task knows of itself once its timing is over: facts for its record, raw series and figures of its own.
+    """What a task reports about itself after timing: facts for its record, raw series and figures of its own.
 
     Ranks find it out together: all of them are asked at the same time, and what rank 0 gives back counts.
     """
@@ -45,11 +45,11 @@ MOST_PENDING = 1000
 
 @dataclass(frozen=True)
 class Backward:
-    """How a task goes back from what a call of it returned.
+    """How a task's backward pass is run on the output of a call.
 
-    `step` makes the pass for one output, with everything that is not the pass itself done before it is returned; None where there
-    is nothing to go back through. `clear` drops what a pass left, or the next would add to it. `pending` is how many outputs may
-    wait for their pass. `again` makes a pass that can be repeated over one output, for a capture.
+    `step` makes the pass for one output, with everything that is not the pass itself done before it is returned; None if there is nothing
+    to differentiate. `clear` drops what a pass left, or the next would add to it. `pending` is how many outputs may wait for their pass.
+    `again` makes a pass that can be repeated over one output, for a capture.
     """
 
     step: Callable[[Any], Step | None]
@@ -60,7 +60,7 @@ class Backward:
 
 @dataclass(frozen=True)
 class Amounts:
-    """What a part of a run does at least: operations, and bytes that it moves; and how often a run has that part."""
+    """The least work of a part of a run: operations and bytes moved, and how often a run has that part."""
 
     flops: float | None = None
     bytes: float | None = None
@@ -69,7 +69,7 @@ class Amounts:
 
 @dataclass(frozen=True)
 class Standard:
-    """What the answers of a variant are held to that costs some accuracy on purpose: how many decibels of the signal must be left.
+    """The requirement on answers of a variant that costs accuracy on purpose: the least signal-to-noise ratio in decibels.
 
     `make` makes of the plain task the one that they are compared with, such as a pruned one, and `words` say what that is; without it
     that is the plain task. `loss` is the figure for what `make` itself costs against the plain task, where that is something.
@@ -81,18 +81,18 @@ class Standard:
     loss: str = ""
 
     def applied(self, plain: Task) -> Task:
-        """The task that answers are compared with."""
+        """The task whose answers are the reference."""
         return self.make(plain) if self.make else plain
 
 
 class Chance(Protocol):
-    """What a task leaves to chance, and how to stop that where answers are compared."""
+    """A task's randomness, such as dropout, and how to switch it off where answers are compared."""
 
     def stop(self, *, drawing: bool) -> None:
-        """For good; with `drawing` random numbers are drawn all the same, at the cost that they have."""
+        """Switch it off permanently; with `drawing` random numbers are still drawn, so that their cost stays."""
 
     def stopped(self) -> AbstractContextManager[None]:
-        """For a while."""
+        """Switch it off inside a `with` block."""
 
 
 @dataclass(frozen=True)
@@ -108,16 +108,16 @@ class Task:
     such as answers left to chance. `inspect` says after the first call what a
     variant really did, and raises NotApplied when that is nothing; it is asked again after timing. `back` is the pass back from
     an output, where it is timed apart from the call. `chance` turns off what calls leave to chance, such as dropout.
-    `figures` reads metrics off an answer, such as a perplexity. `reading` reads the times off what a call returned, for calls that
+    `figures` computes metrics from an answer, such as a perplexity. `reading` extracts the times from what a call returned, for calls that
     time themselves part by part, such as a stream of tokens; `amounts` are what those parts do. `rule` is the verification rule
-    that its answers are held to in place of our own, and `score` what the function thinks of a given answer, for such a rule.
-    `heavy` says that building it again takes too long: a comparison gives its weights and inputs other places instead.
+    that its answers are held to in place of our own, and `score` rates a given answer, for such a rule.
+    `heavy` says that building it again takes too long: a comparison moves its weights and inputs to other addresses instead.
     `own_threads` says that others than the calling thread do the work, so that its CPU time cannot stand for that of a call.
     `norm_tolerance` holds gradients as whole arrays to that share of their norm, `whole_tolerance` every array. `standard` is for
-    variants that cost accuracy on purpose. `refused` says what an error of the first call means, such as a kernel that is not here.
+    variants that cost accuracy on purpose. `refused` explains an error of the first call, such as a missing kernel.
     `against` says in words what `reference` gives, and `same_dtype` that answers must have its formats too; `explain` is asked for the
     cause of a wrong answer, with the arrays of that answer and of the right one.
-    `findings` tells after timing what the task found out about itself, such as the time of each of its calls.
+    `findings` returns after timing what the task reports about itself, such as the time of each of its calls.
     """
 
     fn: Callable[..., Any] | None = None
@@ -177,7 +177,7 @@ class Task:
         return self.measure is not None or self.reading is not None
 
     def timed_run(self) -> Reading:
-        """One run of a task that times itself; its scope is entered by whoever calls."""
+        """One run of a task that times itself; the caller enters its scope."""
         if self.measure is not None:
             return self.measure()
         if self.reading is None or self.fn is None:
@@ -200,7 +200,7 @@ class Task:
 
 @contextmanager
 def first_time(task: Task) -> Iterator[None]:
-    """Around a task's first call: an error whose meaning a variant knows is raised as that."""
+    """Context for a task's first call: an error that the variant can explain is raised with that explanation."""
     try:
         yield
     except Exception as error:
@@ -211,7 +211,7 @@ def first_time(task: Task) -> Iterator[None]:
 
 
 def observed(task: Task) -> Any:
-    """One call in the form that is compared."""
+    """The answer of one call in the form that is compared."""
     if task.observe is None:
         return task()
     if task.scope is None:
@@ -247,7 +247,7 @@ def nested(outer: Scope | None, inner: Scope) -> Scope:
 
 
 def clean_up(tasks: Iterable[Task]) -> None:
-    """Give back what tasks hold outside of memory."""
+    """Release resources that tasks hold, such as files or processes."""
     for task in tasks:
         if task.cleanup:
             task.cleanup()

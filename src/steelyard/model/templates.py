@@ -11,14 +11,14 @@ from typing import Any
 
 @dataclass(frozen=True)
 class TemplateFunc:
-    """A parameter that is no text: what the function makes of the values of the axes."""
+    """A parameter that is not text: the function computes it from the values of the axes."""
 
     func: Callable[..., Any]
 
 
 @dataclass(frozen=True)
 class Axis:
-    """A size that models differ in: what stands behind a name for it, and in a tag."""
+    """A size in which models differ: its suffix in names, and its tag."""
 
     key: str
     suffix: str
@@ -35,7 +35,7 @@ class Axis:
 
     @property
     def value(self) -> TemplateFunc:
-        """The size itself, as the number that it is, among others too."""
+        """The size itself as a number, for use among other values."""
         return TemplateFunc(lambda **sizes: sizes[self.key])
 
 

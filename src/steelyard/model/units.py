@@ -11,7 +11,7 @@ from steelyard.errors import UsageError
 MOST_COUNT = 2**63 - 1
 MOST_DIGITS = 1e15
 LONGEST_TIME = 1e9
-"""Seconds; no measurement takes thirty years, and a file that says so is damaged."""
+"""The longest time in seconds that is accepted; a file with more than thirty years is damaged."""
 _TIME = (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6), ("ns", 1e-9))
 _BINARY = (("TiB", 2**40), ("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10), ("B", 1))
 _DECIMAL = (("P", 1e15), ("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3), ("", 1.0))
@@ -21,7 +21,7 @@ for _place, _letter in enumerate("KMGT", 1):
     _BYTE_SIZES |= {_letter: 2 ** (10 * _place), f"{_letter}IB": 2 ** (10 * _place), f"{_letter}B": 10 ** (3 * _place)}
 WIDE, LOPSIDED = 0.25, 3.0
 COUNTED = ("tok/s",)
-"""Units that nobody writes with a prefix."""
+"""Units that are written without a prefix."""
 _SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 _QUANTITY = re.compile(r"\s*([0-9]*\.?[0-9]+(?:[eE][+-]?[0-9]+)?)\s*([A-Za-zµ%]*)\s*")
 
@@ -55,7 +55,7 @@ def digits_after_point(error: float) -> int:
 
 
 def grouped(value: float, decimals: int) -> str:
-    """Digits in groups of three by a thin space, the way the tables write them; what nobody counts by digits has an exponent."""
+    """Digits in groups of three by a thin space, the way the tables write them; very large numbers get an exponent."""
     if abs(value) >= MOST_DIGITS:
         return f"{value:.2e}"
     return f"{value:,.{decimals}f}".replace(",", "\u202f")
@@ -74,7 +74,8 @@ def plain(value: float, unit: str, significant: int = 3) -> str:
 def measured(value: float, low: float | None, high: float | None, unit: str) -> tuple[str, str, str]:
     """Value, half-width and unit as three aligned strings, with no more digits than the interval allows.
 
-    What a ± would misstate is the range instead: `0.7 to 5.8 ms`; a time that cannot be told from none is below what it may be: `< 8 ns`.
+    An interval for which ± would be misleading is written as a range: `0.7 to 5.8 ms`; a time indistinguishable from zero as an upper
+    bound: `< 8 ns`.
     """
     if low is None or high is None or not math.isfinite(value):
         number, _, name = plain(value, unit).partition(" ")
@@ -106,7 +107,7 @@ def with_error(value: float, low: float | None, high: float | None, unit: str) -
 
 
 def percent(share: float) -> str:
-    """A share for people: `0.4 %`, `31 %`."""
+    """A share as a percentage: `0.4 %`, `31 %`."""
     points = share * 100
     return f"{points:.0f} %" if points >= 9.95 or points == 0 else f"{points:.1f} %" if points >= 0.095 else "<0.1 %"
 
@@ -127,7 +128,7 @@ def duration(seconds: float) -> str:
 def is_amount(value: object) -> bool:
     """Whether a value can be an amount or a limit: a finite number of at least 0.
 
-    NaN and infinity are none. As a bound they let everything pass, and as a figure they say nothing.
+    NaN and infinity are not: as a bound they would let everything pass.
     """
     try:
         return not isinstance(value, (bool, str)) and math.isfinite(value) and value >= 0  # type: ignore[arg-type, operator]
@@ -139,7 +140,7 @@ def check_tolerance(value: object, name: str) -> None:
     """Refuse a tolerance under which any answer would be right."""
     if not is_amount(value):
         raise UsageError(
-            f"{name} is {str(value)[:60]}, which is no tolerance", why="right and wrong answers could not be told apart",
+            f"{name} is {str(value)[:60]}, not a tolerance", why="such a tolerance would accept any answer",
             do="give a finite number of at least 0; --no-verify switches verification off",
         )  # fmt: skip
 
@@ -166,7 +167,7 @@ def parse_bytes(text: str) -> int:
 
 
 def parse_count(text: str, least: int = 1) -> int | None:
-    """A whole number as typed; None where it is none, or beyond what a machine counts with."""
+    """A whole number as typed; None if it is not one, or does not fit 64 bits."""
     if not re.fullmatch(r"[0-9]{1,19}", text):
         return None
     return number if least <= (number := int(text)) <= MOST_COUNT else None

@@ -34,7 +34,7 @@ HASH = re.compile(r"[0-9a-f]{64}")
 
 
 def file_value(file: str, sha256: str, *, name: str = "") -> dict[str, Value]:
-    """A file as a parameter: its id has the content alone, so a moved file is the same case and a changed one another.
+    """A file as a parameter: its id has the content alone, so a moved file is the same case and a changed file is a different one.
 
     `name` is what people are shown.
     """
@@ -100,7 +100,7 @@ def _scalar(value: Value) -> str:
 
 
 def deeper_than(value: Any, levels: int) -> bool:
-    """Whether lists and tables stand in each other further than this, found without going down by recursion."""
+    """Whether lists and tables are nested deeper than this, found without recursion."""
     level = [value] if isinstance(value, (dict, list, tuple)) else []
     for _ in range(levels):
         inside = (part.values() if isinstance(part, dict) else part for part in level)
@@ -209,7 +209,7 @@ def word(text: str) -> Value:
 
 
 def parse_value(text: str) -> Value:
-    """Read a value typed by a user, where an unquoted string with odd characters is still a string."""
+    """Read a value typed by a user; unquoted text with special characters is a string."""
     scanner = Scanner(text)
     try:
         value = scanner.value()

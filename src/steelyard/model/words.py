@@ -1,4 +1,4 @@
-"""Options of a variant that are written behind its name: `int4wo-128-hqq` is int4wo with a group of 128, by HQQ."""
+"""Options of a variant written as suffixes of its name: `int4wo-128-hqq` is int4wo with a group of 128, by HQQ."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Word:
 
     @property
     def form(self) -> str:
-        """What may stand there, for messages and lists."""
+        """The values allowed there, for messages and lists."""
         if self.on:
             return self.on
         if self.switch:

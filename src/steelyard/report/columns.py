@@ -92,7 +92,7 @@ def columns(
     """Every column that has something to show, in reading order; the time always, whatever the width.
 
     Verdicts that are also printed `below` the table are dropped first; columns that an option `asked` for are never dropped.
-    Stacks that were not weighed together have a speedup over the table's baseline all the same, which is named unpaired.
+    Stacks that were not weighed together still have a speedup over the table's baseline, marked as unpaired.
     """
 
     def told(name: str, words: Callable[[Figure], str]) -> list[str]:

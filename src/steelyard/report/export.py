@@ -29,7 +29,7 @@ PARTS = ("", " low", " high", " n")
 PLACE = ("run", "number", "created", "commit", "machine", "case")
 WORDS = ("status", "reason", "workload", "backend", "variant", "mode", "device", "threads", "ranks", "env")
 COUNTS = ("number", "n", "threads", "ranks")
-DELTA = {"ratio": "ratio", "low": "ratio low", "high": "ratio high", "verdict": "verdict"}
+DELTA = {"ratio": "ratio", "low": "ratio low", "high": "ratio high", "verdict": "verdict", "effect": "effect"}
 LONG = ("run", "number", "case", "status", "metric", "value", "low", "high", "n", "unit", "better", "threads", "noise", "other load")
 
 

@@ -1,4 +1,4 @@
-"""Writing that is whole or not at all, and who may write: what every file of a store is made with."""
+"""Atomic writes and locks for all files of a store."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from steelyard.errors import StoreError
 
 
 def trouble(doing: str, path: Path, error: OSError, option: str = "--store") -> StoreError:
-    """One wording for every disk that refuses; `option` names another place."""
+    """The error for every failed write; `option` names another place."""
     full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
     do = f"{'free space there' if full else 'check the folder'}, or name another place with {option} DIR; what was saved before is intact"
     return StoreError(f"cannot {doing}", why=f"{error.strerror or error}: {path}", do=do)
@@ -30,7 +30,7 @@ def open_to_write(path: Path, doing: str, create: int = os.O_CREAT, option: str 
 def write_whole(fd: int, data: bytes, at: int, path: Path, *, sync: bool = True) -> int:
     """Put bytes at the end and, with `sync`, on the disk, or leave the file as it was; gives the new end.
 
-    Whatever lies beyond `at` is the rest of a write that failed, and goes first.
+    Anything beyond `at` is left from a failed write and is removed first.
     """
     try:
         if os.fstat(fd).st_size != at:

@@ -202,7 +202,7 @@ class Index:
 
 
 def _connect(place: str) -> sqlite3.Connection:
-    """A connection that trusts nothing in the file: no functions from its schema, no value longer than any of ours."""
+    """A connection for an untrusted file: no functions from its schema, no value longer than any of ours."""
     base = sqlite3.connect(place, timeout=_TIMEOUT, isolation_level=None)
     base.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LONGEST)
     base.execute("PRAGMA trusted_schema = OFF")
@@ -210,7 +210,7 @@ def _connect(place: str) -> sqlite3.Connection:
 
 
 def _ours(base: sqlite3.Connection) -> bool:
-    """Whether a file has our tables and nothing else: a view or a trigger of somebody else would run inside our queries."""
+    """Whether a file has our tables and nothing else: a foreign view or trigger would run inside our queries."""
     if base.execute("PRAGMA user_version").fetchone()[0] != VERSION:
         return False
     return base.execute(_SCHEMA).fetchmany(len(_made()) + 1) == _made()

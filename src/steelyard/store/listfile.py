@@ -1,4 +1,4 @@
-"""A JSON document with a list of rows, for another system's results: whole after every row, and what it held before stays."""
+"""A JSON document with a list of rows, for another system's results: complete after every row, with its earlier content kept."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ class ListFile:
         save(self.path, json.dumps(plain(self.content), indent=2) + "\n")
 
     def close(self) -> None:
-        """Nothing is left to write."""
+        """Nothing to do: every row is written at once."""
 
 
 def _check_place(path: Path) -> None:
-    """Say before anything runs that nothing could be written; a pipe or a device is simply written to."""
+    """Raise an error, before anything runs, if the file cannot be written; a pipe or a device is simply written to."""
     try:
         target = path.resolve()
         folder, plainly = target.parent, target.is_file() or not target.exists()
@@ -42,7 +42,7 @@ def _check_place(path: Path) -> None:
     except (OSError, RuntimeError) as error:
         folder, plainly, why = path.parent, True, getattr(error, "strerror", None) or str(error)
     if not why and not os.access(folder if plainly else target, os.W_OK):
-        why = f"you may not write to {folder if plainly else target}"
+        why = f"no permission to write to {folder if plainly else target}"
     if why:
         raise UsageError(f"cannot write {path}", why=why, do="name another file with -o")
 
@@ -54,10 +54,10 @@ def _held(path: Path, key: str, beside: Mapping[str, Any]) -> dict[str, Any]:
     try:
         found = json.loads(read_whole(path, RESULTS) or b"{}") if path.is_file() else {}
     except (OSError, ValueError, RecursionError) as error:
-        raise UsageError(f"cannot add to {path}", why=f"it is no JSON: {error}", do="name another file with -o") from None
+        raise UsageError(f"cannot add to {path}", why=f"it is not JSON: {error}", do="name another file with -o") from None
     fits = isinstance(found, dict) and (isinstance(found[key], list) if key in found else all(name in beside for name in found))
     if not fits or not _like(found, beside):
-        raise UsageError(f"cannot add to {path}", why="it is no result file of this tool", do="name another file with -o")
+        raise UsageError(f"cannot add to {path}", why="it is not a result file of this tool", do="name another file with -o")
     return found
 
 

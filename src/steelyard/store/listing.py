@@ -18,7 +18,7 @@ _TAIL = 65536
 
 
 def newest_first(infos: Iterable[RunInfo]) -> list[RunInfo]:
-    """Newest first, and those dated in the future last, or a wrong clock would name the latest for ever."""
+    """Newest first, and those dated in the future last, since a wrong clock would otherwise keep its run the latest."""
     return sorted(infos, key=lambda info: (not ahead(info.created), moment(info.created), info.path.name), reverse=True)
 
 
@@ -56,7 +56,7 @@ def info_of(folder: Path) -> RunInfo:
 
 
 def _unsealed(folder: Path, header: Header) -> Run:
-    """A run without a seal, read for its counts; one that is too large has none, and can be listed all the same."""
+    """A run without a seal, read for its counts; one that is too large has none, and can still be listed."""
     try:
         return read_run(folder)
     except TooLarge as error:

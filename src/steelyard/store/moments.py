@@ -7,7 +7,7 @@ import time
 from datetime import UTC, datetime
 
 PATIENCE_S = 60.0
-"""By how much the clocks of two machines may differ and be right."""
+"""The accepted difference between the clocks of two machines."""
 FUTURE = "is dated in the future, so not taken as the latest: is the clock right?"
 
 

@@ -1,7 +1,6 @@
-"""Proof that a run was written by this user and not changed since, so that users need not confirm their own runs.
-
-A run file can come from anywhere, and what it says can be executed: programs, users' files, environment variables. Every seal
-therefore carries a keyed digest of the lines before it. The key never lies in a store, which may be copied or shared.
+"""Proof that a run was written by this user and not changed since, so that users need not confirm their own runs. A run file can come from
+anywhere, and holds things that can be executed: programs, users' files, environment variables. Every seal therefore carries a keyed digest
+of the lines before it. The key never lies in a store, which may be copied or shared.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ def _key(make: bool = False) -> bytes:
 
 
 def _make(file: Path) -> None:
-    """A key for the first run; of two processes that make one at once, the first wins, and no reader sees half of it."""
+    """Make a key for the first run; of two processes that make one at once, the first wins, and no reader sees half of it."""
     file.parent.mkdir(parents=True, exist_ok=True)
     fresh = file.with_name(f"{file.name}.{os.getpid()}.{secrets.token_hex(4)}")
     fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)

@@ -1,4 +1,4 @@
-"""What a user types to name a result: `latest`, `latest~3`, `k3f9`, `k3f9/2`, a path, a case id."""
+"""References to results: `latest`, `latest~3`, `k3f9`, `k3f9/2`, a path, a case id."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Ref:
 
 
 def resolve(store: Store, ref: str) -> Ref:
-    """Find what is meant, or say what was nearest."""
+    """Find the result of a reference; the error names the nearest."""
     if "@" in ref and not _as_path(ref):
         return _newest(store, ref)
     numbered = _NUMBERED.fullmatch(ref)
@@ -76,7 +76,7 @@ def _latest(store: Store, back: int) -> Path:
 
 
 def _as_path(ref: str) -> Path | None:
-    """The run folder a path leads to; a folder without a run in it is a mistake worth its own words."""
+    """The run folder a path leads to; a folder without a run has an error message of its own."""
     path = existing(ref)
     if path is None:
         return None

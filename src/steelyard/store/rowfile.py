@@ -41,7 +41,7 @@ class RowFile:
             raise unwritable(self.path, error) from None
 
     def close(self) -> None:
-        """Nothing is left to flush; what could not be written has been told of."""
+        """Nothing to do: every line is flushed, and failures were reported."""
         with contextlib.suppress(OSError):
             self._file.close()
 
@@ -49,7 +49,7 @@ class RowFile:
 class SharedRowFile:
     """A file that several runs add lines to at once; what the others added is read on as it grows.
 
-    Whoever holds it open keeps others from beginning it anew.
+    While it is open, others cannot begin it anew.
     """
 
     def __init__(self, path: Path, *, anew: bool = False) -> None:
@@ -101,7 +101,7 @@ class SharedRowFile:
             raise unwritable(self.path, error) from error
 
     def close(self) -> None:
-        """Let others begin anew."""
+        """Release the lock, so that others may begin the file anew."""
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
@@ -116,7 +116,7 @@ def _claim(path: Path, *, anew: bool) -> int | None:
         except BlockingIOError:
             os.close(descriptor)
             raise UsageError(
-                f"another run writes to {str(path)!r}",
+                f"another run is writing to {str(path)!r}",
                 why="beginning it anew would delete its rows",
                 do="wait for it, or name another file",
             ) from None
@@ -137,7 +137,7 @@ def _claim(path: Path, *, anew: bool) -> int | None:
 
 
 def _is_at(path: Path, descriptor: int) -> bool:
-    """Whether nobody put another file in its place meanwhile."""
+    """Whether the path still names the same file."""
     try:
         return os.path.samestat(path.stat(), os.fstat(descriptor))
     except FileNotFoundError:
@@ -161,5 +161,5 @@ def read_rows(path: Path) -> tuple[list[dict[str, Any]], int]:
 
 
 def unwritable(path: Path, error: OSError) -> StoreError:
-    """What was written before stays."""
+    """The error for a failed write; earlier content is kept."""
     return StoreError("cannot write the output file", why=error.strerror or str(error), do="name another file", where=str(path))

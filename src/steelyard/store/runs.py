@@ -56,7 +56,7 @@ _ID = re.compile(r"[A-Za-z0-9_.-]{0,64}")
 class Header:
     """What all results of a run share; the store gives `id`, and `created` if it is empty. `env` is the environment asked for by name.
 
-    `farm` is what `--on` said, if other machines measured: then each record has the key of its own. `weights` are calls in a step by
+    `farm` is the value of `--on`, if other machines measured: then each record has the key of its own. `weights` are calls in a step by
     case id, where the cases were taken from one, and `recorded` is how long that step took.
     """
 
@@ -227,14 +227,14 @@ class RunWriter:
         sync_folder(self.path.parent)
 
     def append(self, record: Record, arrays: Arrays | None = None) -> Record:
-        """Keep one result."""
+        """Write one result."""
         record = self._add("record", record, arrays)
         self.done[record.id] = record
         self._counts[record.status] += 1
         return record
 
     def append_pair(self, pair: Pair, arrays: Arrays | None = None) -> Pair:
-        """Keep one comparison."""
+        """Write one comparison."""
         pair = self._add("pair", pair, arrays)
         self.pairs.append(pair)
         return pair
@@ -296,7 +296,7 @@ class RunWriter:
             self._synced, self._unsynced = time.monotonic(), False
 
     def close(self) -> None:
-        """Let go of the lock; an unsealed run can be resumed."""
+        """Release the lock; an unsealed run can be resumed."""
         for fd in (self._samples, self._fd):
             if fd is not None and fd >= 0:
                 with contextlib.suppress(OSError):
@@ -396,7 +396,7 @@ class Store:
         return writer
 
     def resume(self, fingerprint: str | None = None, ref: str | None = None) -> RunWriter | None:
-        """Go on with an unsealed run: the one named, or the newest with this fingerprint that nobody is writing."""
+        """Go on with an unsealed run: the one named, or the newest with this fingerprint that no process is writing."""
         if ref is not None:
             from steelyard.store.refs import locate
 
@@ -416,7 +416,7 @@ class Store:
         return folder
 
     def settle(self) -> None:
-        """A run has ended: do what the place asks for then."""
+        """Called when a run has ended; a shared store sends it."""
 
     def held(self) -> list[Path]:
         """The run folders on this disk, in name order."""
@@ -428,9 +428,9 @@ class Store:
             raise trouble("read the store", self.root, error) from error
 
     def runs(self) -> list[RunInfo]:
-        """All runs, newest first, and those dated in the future last, or a wrong clock would name the latest for ever.
+        """All runs, newest first, and those dated in the future last, since a wrong clock would otherwise keep its run the latest.
 
-        Never fails for the sake of one that cannot be read.
+        One that cannot be read does not fail the list.
         """
         from steelyard.store.listing import info_of, newest_first
 
@@ -469,12 +469,12 @@ def _reopen(folder: Path, fingerprint: str | None) -> RunWriter:
         if run.seal:
             raise UsageError(f"run {run.id} is sealed", why=f"it ended at {run.seal.time}", do="measure again in a new run")
         if fingerprint is not None and run.header.fingerprint != fingerprint:
-            why = "its cases, settings, code or machine differ from what is asked for now"
+            why = "its cases, settings, code or machine differ from those of this command"
             raise UsageError(f"run {run.id} is another experiment", why=why, do="repeat its own command, or start a new run")
         beside = inside(folder, "samples.bin", "the file of raw samples")
         kept = beside.stat().st_size if beside.exists() else 0
         if samples.extent(chain(*(item.samples for item in run.records), *(item.samples for item in run.pairs))) > kept:
-            raise StoreError(f"run {run.id} cannot go on", why="samples.bin is shorter than its records say", do="start a new run")
+            raise StoreError(f"run {run.id} cannot be continued", why="samples.bin is shorter than its records say", do="start a new run")
         if run.size == len(data) and not data.endswith(b"\n"):
             run, data = replace(run, size=write_whole(fd, b"\n", len(data), file)), data + b"\n"
         os.ftruncate(fd, run.size)

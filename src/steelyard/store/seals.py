@@ -1,4 +1,4 @@
-"""What a seal says about the lines before it, held against the lines that are there: a line that was lost must not go unnoticed."""
+"""Compares a seal with the lines before it, so that lost lines are noticed."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ UNSEALED = Loss()
 
 
 def compare(seal: Seal, records: int, pairs: int, before: bytes, after: bytes) -> Loss:
-    """Hold a seal against the lines that were read, the bytes before it and those after it."""
+    """Compare a seal with the lines that were read, the bytes before it and those after it."""
     changed = bool(after.strip()) or bool(seal.digest and hashlib.sha256(before).hexdigest() != seal.digest)
     return Loss(max(0, seal.records - records), max(0, seal.pairs - pairs), changed or (records, pairs) != (seal.records, seal.pairs))
 
 
 def told(seal: Seal, loss: Loss) -> Iterator[str]:
-    """What a reader must know about it, in words."""
+    """A note on what is missing, in words."""
     for name, lost, once in (("record", loss.records, seal.records), ("comparison", loss.pairs, seal.pairs)):
         if lost:
             plural, verb = ("" if once == 1 else "s"), ("is" if lost == 1 else "are")

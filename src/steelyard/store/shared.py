@@ -38,7 +38,7 @@ TRIES, ATTEMPTS = 2, "AWS_MAX_ATTEMPTS"
 NO_BUCKET = "NoSuchBucket"
 """What S3 says of a bucket that does not exist; of a folder without objects it says nothing."""
 PATIENCE, SLOWEST = 60.0, 100_000
-"""Seconds, and bytes a second, after which a place that was reached is taken for lost."""
+"""Seconds, and least bytes per second, after which a place counts as lost."""
 _NAME = re.compile(r"(\d{8}T\d{6}-[a-z0-9]{4,20})-([0-9a-f]{12})")
 _FILES = re.compile(r"run\.jsonl|samples\.bin|attachments/[A-Za-z0-9][A-Za-z0-9._-]{0,120}")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
@@ -54,7 +54,7 @@ class SentFile:
 
 @dataclass(frozen=True)
 class SealObject:
-    """What makes a run be there: its files, and what a list shows of it."""
+    """The seal object of a run: its files, and what a list shows of it."""
 
     files: dict[str, SentFile]
     id: str
@@ -119,7 +119,7 @@ class SharedStore(Store):
         here, most = {path.name for path in self.held()}, limit(RESULTS)
         away = {name: seal.files["run.jsonl"].bytes for name, seal in self.sealed().items() if self._folder(name).name not in here}
         if large := [name for name, size in away.items() if size > most]:
-            warn(f"{large[0]} at {self.url} is too large to be read, and is passed over" + (f"; {len(large)} are" if large[1:] else ""))
+            warn(f"{large[0]} at {self.url} is too large to be read, and is skipped" + (f"; {len(large)} are" if large[1:] else ""))
         self._fetch_lines([name for name, size in away.items() if size <= most])
         return self.held()
 
@@ -131,7 +131,7 @@ class SharedStore(Store):
         return folder
 
     def settle(self) -> None:
-        """Send what waits; where that fails it goes on waiting, and the results are safe here."""
+        """Send waiting runs; if that fails they keep waiting, and the results are safe here."""
         try:
             self.send()
         except StoreError as error:
@@ -188,7 +188,8 @@ class SharedStore(Store):
         return info.id
 
     def _seal(self, place: RemotePlace, path: str, content: bytes) -> None:
-        """Create the seal object; one that is there says the same, since its name has the digest, unless its writer was cut off."""
+        """Create the seal object; an existing one has the same content, since its name has the digest, unless its writer was
+        interrupted."""
         _prepared(place, place.below(path))
         try:
             place.system.pipe_file(place.below(path), content, mode="create", **_within(place, len(content)))
@@ -263,7 +264,7 @@ class SharedStore(Store):
             expected = seal.files[path]
             if (len(content), hashlib.sha256(content).hexdigest()) != (expected.bytes, expected.sha256):
                 why = "its content has another hash than its seal says"
-                raise StoreError(f"{self.url}/runs/{name}/{path} is damaged or was changed", why=why, do="ask whoever can write there")
+                raise StoreError(f"{self.url}/runs/{name}/{path} is damaged or was changed", why=why, do="ask those who can write there")
             folder = self._folder(name)
             try:
                 if path == "run.jsonl":
@@ -289,7 +290,7 @@ class SharedStore(Store):
 
 
 def _reached(url: str) -> RemotePlace:
-    """The place; one that does not answer is asked a few times and not for minutes, since what cannot be sent now is sent later."""
+    """Connect to the place, with only a few retries, since runs that cannot be sent now are sent later."""
     place = RemotePlace.at(url)
     if hasattr(place.system, "config_kwargs") and hasattr(place.system, "retries"):
         place.system.retries = TRIES
@@ -299,7 +300,7 @@ def _reached(url: str) -> RemotePlace:
 
 
 def _within(place: RemotePlace, size: int) -> dict[str, float]:
-    """How long writing so much may take: S3's client waits without an end where a server that is asked for leave says nothing."""
+    """How long writing so much may take: S3's client waits without an end for a server that does not answer."""
     from fsspec.asyn import AsyncFileSystem
 
     return {"timeout": PATIENCE + size / SLOWEST} if isinstance(place.system, AsyncFileSystem) else {}
@@ -325,15 +326,15 @@ def _reaching(what: str) -> Iterator[None]:
 
 
 def _parse(name: str, content: bytes) -> SealObject:
-    """A seal object as we write it: plain names only, which cannot lead out of a folder, and the digest that its name says."""
+    """Check a seal object: only plain names, which cannot lead out of a folder, and the digest in its name."""
     try:
         seal = msgspec.json.decode(content, type=SealObject)
     except (msgspec.MsgspecError, RecursionError) as error:
-        raise StoreError(f"{name} is no seal of a run", why=str(error)) from None
+        raise StoreError(f"{name} is not a seal of a run", why=str(error)) from None
     plain = all(_FILES.fullmatch(path) and _DIGEST.fullmatch(file.sha256) and file.bytes >= 0 for path, file in seal.files.items())
     found = _NAME.fullmatch(name)
     if not plain or not found or "run.jsonl" not in seal.files or found[2] != seal.digest or not NAMED.fullmatch(found[1]):
-        raise StoreError(f"{name} is no seal of a run", why="its files or its name are not as Steelyard writes them")
+        raise StoreError(f"{name} is not a seal of a run", why="its files or its name are not as Steelyard writes them")
     return seal
 
 
@@ -352,7 +353,7 @@ def _hashed(path: Path) -> SentFile:
 
 
 def _put(path: Path, content: bytes) -> None:
-    """A small file of ours, whole or not at all."""
+    """Write a small file atomically."""
     fresh = path.with_name(f".{path.name[:100]}.{os.getpid()}")
     fresh.write_bytes(content)
     fresh.replace(path)

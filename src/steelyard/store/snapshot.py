@@ -1,7 +1,7 @@
-"""The tables of a store as sorted Parquet files, so that a question about years of runs does not read every run again.
+"""The tables of a store as sorted Parquet files, so that a query over years of runs does not read every run again.
 
 The run files are the truth and this is a cache of the user's own: it may be deleted at any moment, and is made again where it is damaged or
-of another version. It does not lie in the store, which may come from somebody else. New runs become a new part; small parts are merged
+of another version. It is not kept in the store, which may come from someone else. New runs become a new part; small parts are merged
 into larger ones, so that few are left. A run that changed or is gone is left out when its part is read, until that part is merged.
 """
 
@@ -147,7 +147,7 @@ class Snapshot:
         return self.folder / f"{table}-{part.token}.parquet"
 
     def _load(self) -> tuple[SnapshotPart, ...]:
-        """What was made before; nothing where a word of it is not as we write it, or a file is gone."""
+        """The existing parts; none if their list is invalid or a file is missing."""
         try:
             data = json.loads(read_whole(self.folder / "parts.json", RESULTS))
             parts = msgspec.convert(data["parts"], tuple[SnapshotPart, ...])
@@ -165,7 +165,7 @@ class Snapshot:
         fresh.replace(self.folder / "parts.json")
 
     def _sweep(self, parts: Sequence[SnapshotPart]) -> None:
-        """Away with the files of parts that were merged; a reader that has one open keeps it."""
+        """Remove the files of merged parts; a reader that has one open keeps it."""
         kept = {self._file(table, part).name for table in tables.TABLES for part in parts}
         for path in self.folder.glob("*.parquet"):
             if path.name not in kept:

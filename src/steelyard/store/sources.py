@@ -1,4 +1,5 @@
-"""The user's own files behind a run, by hash: what a run told of them, and whether all of its records are of the same code."""
+"""The user's own files behind a run, by hash: which files and hashes a run recorded, and whether all of its records are of the same
+code."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from steelyard.model.record import FILE, Record
 
 
 def told(sources: Mapping[str, str], records: Iterable[Record]) -> dict[str, str]:
-    """Every file that a run told, with the hash that it had last."""
+    """Every file that a run recorded, with its last hash."""
     found = dict(sources)
     for record in records:
         found |= files_of(record)

@@ -1,7 +1,5 @@
-"""Questions in SQL over the runs of a store, by DuckDB: they read the tables and nothing else.
-
-A reader can merge parts while another is about to open them, so a question is asked again where a file was gone, and then with tables
-made anew, since a file may be damaged.
+"""SQL queries over the runs of a store, by DuckDB; they read only the tables. A reader can merge parts while another is about to open them,
+so a query is repeated if a file is missing, and then with new tables, since a file may be damaged.
 """
 
 from __future__ import annotations
@@ -24,12 +22,12 @@ CONFIG = dict.fromkeys(
 
 
 class DamagedTables(Exception):
-    """A file of ours is gone or is not what we wrote; the question is not at fault."""
+    """A cache file is missing or damaged; the query is not at fault."""
 
 
 @dataclass(frozen=True)
 class SqlAnswer:
-    """What a question gave: names of columns, rows, and which runs could not be read."""
+    """The result of a query: names of columns, rows, and which runs could not be read."""
 
     columns: tuple[str, ...]
     rows: list[tuple[Any, ...]]
@@ -53,8 +51,8 @@ def query(store: Store, question: str) -> SqlAnswer:
             if tried == 1:
                 snapshot.forget()
         except duckdb.PermissionException as error:
-            why = f"a question reads {', '.join(tables.TABLES)}, and no file, folder or address: {_said(error)}"
-            raise UsageError("the question asks for something else than the tables", why=why) from None
+            why = f"a query reads {', '.join(tables.TABLES)}, not files, folders or addresses: {_said(error)}"
+            raise UsageError("the query reads something other than the tables", why=why) from None
         except duckdb.Error as error:
             raise _mistake(error) from None
     raise AssertionError("the last try answers or raises")
@@ -69,7 +67,7 @@ def _engine() -> Any:
     try:
         import duckdb
     except ModuleNotFoundError:
-        raise UsageError("questions in SQL need DuckDB", why="it is not installed", do="pip install 'steelyard[query]'") from None
+        raise UsageError("SQL queries need DuckDB", why="it is not installed", do="pip install 'steelyard[query]'") from None
     return duckdb
 
 
@@ -81,7 +79,7 @@ def _check(duckdb: Any, question: str) -> None:
     except duckdb.Error as error:
         raise _mistake(error) from None
     if len(found) != 1 or found[0].type not in (duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN):
-        raise UsageError("a question is one SELECT", why="saved results are read here and never changed", do="see steelyard query --help")
+        raise UsageError("a query is one SELECT", why="saved results are only read, never changed", do="see steelyard query --help")
 
 
 def _snapshot(duckdb: Any, store: Store) -> Snapshot:
@@ -120,7 +118,7 @@ def _mistake(error: Exception) -> UsageError:
     said = str(error)
     zone = "pytz" in said
     why = "a time with a time zone cannot be shown: write now()::TIMESTAMP or current_date" if zone else said.strip()
-    return UsageError("the question cannot be answered", why=why.replace("\n", "\n  "), do="tables and columns: steelyard query")
+    return UsageError("the query failed", why=why.replace("\n", "\n  "), do="tables and columns: steelyard query")
 
 
 def _said(error: Exception) -> str:

@@ -12,7 +12,7 @@ from steelyard.store.moments import utc
 from steelyard.store.runs import Run
 
 VERSION = 1
-"""Raised when a column changes, so that tables made before are made again."""
+"""Increased when a column changes, so that older tables are made again."""
 Row = dict[str, Any]
 
 

@@ -60,7 +60,7 @@ class NotedRun:
 
 
 def noted(trace: Path) -> NotedRun:
-    """What lies beside a trace in its `environment.json`; where there is none, one thread and no time."""
+    """What lies beside a trace in its `environment.json`; without it, one thread and no recorded time."""
     path = trace.with_name(f"{trace.name.removesuffix('.gz').removesuffix('.json')}.environment.json")
     try:
         found = json.loads(read_text(path, CONFIG))

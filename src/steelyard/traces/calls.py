@@ -85,7 +85,7 @@ def parameters(schema: str) -> tuple[Parameter, ...]:
 
 
 def _parted(text: str) -> Iterator[str]:
-    """The parts between commas, up to the parenthesis that closes the whole; those in brackets of their own are no parts."""
+    """The parts between commas, up to the parenthesis that closes the whole; commas inside brackets do not separate."""
     depth, part = 0, ""
     for letter in text:
         if letter == ")" and not depth:
@@ -101,7 +101,7 @@ def _parted(text: str) -> Iterator[str]:
 
 
 def spec_of(node: TraceNode) -> Spec:
-    """A node's arguments as a config has them; what cannot be said there is refused with the reason."""
+    """A node's arguments as a config has them; an argument that a config cannot express is refused with the reason."""
     if node.is_communication:
         raise NotACall("it is a message between processes")
     if node.is_triton:
@@ -153,7 +153,7 @@ class _Arguments:
         if argument.kind == "int" and abs(argument.value) > _MOST:
             raise NotACall("a number that does not fit 64 bits")
         if argument.kind == "float" and not math.isfinite(argument.value):
-            raise NotACall("a number that is not finite cannot stand in a config")
+            raise NotACall("a config cannot hold a number that is not finite")
         return {"type": {"float": "double"}.get(argument.kind, argument.kind), "value": argument.value}
 
     def _tensor(self, ref: TensorRef) -> Spec:

@@ -1,4 +1,4 @@
-"""What a rank said to others in a recorded step: collectives and messages in order, with their groups, sizes and partners.
+"""The communication of a rank in a recorded step: collectives and messages in order, with their groups, sizes and partners.
 
 PyTorch records a call as an operator of `c10d`, which has its arguments, and NCCL's backend a `record_param_comms` inside of it, which
 has the group and the number of the request. Either may be missing: gloo writes the first alone, old traces the second.
@@ -45,7 +45,7 @@ _LARGEST_WORLD = 2**20
 
 @dataclass(frozen=True)
 class RankGroup:
-    """Ranks that speak to each other, by their numbers in the whole; none are named where a trace does not say, and `size` may."""
+    """A process group: ranks by their global numbers; empty if a trace does not record them, though `size` may be known."""
 
     name: str
     ranks: tuple[int, ...] = ()
@@ -72,7 +72,7 @@ class CommCall:
     tag: int = 0
     request: int | None = None
     waits: bool = False
-    """Whether whoever called it waited for its end at once."""
+    """Whether the caller waited for it at once."""
     start: float | None = None
 
     @property
@@ -112,7 +112,7 @@ def bus_share(kind: str, ranks: int) -> float:
 
 @dataclass(frozen=True)
 class RankComms:
-    """All calls of one rank's step, and the groups that its trace tells of; `unread` counts what is of no kind that is known here."""
+    """All calls of one rank's step, and the groups that its trace tells of; `unread` counts calls of unknown kinds."""
 
     path: Path
     calls: tuple[CommCall, ...]
@@ -121,7 +121,7 @@ class RankComms:
 
     @property
     def world(self) -> int:
-        """How many ranks there were, as far as the trace tells."""
+        """The number of ranks, as far as the trace records it."""
         named = [max(group.ranks, default=-1) + 1 for group in self.groups.values()]
         return max([0, *named, *(group.size for group in self.groups.values()), *(call.peer + 1 for call in self.calls if call.peer)])
 
@@ -143,7 +143,7 @@ class RankComms:
 
 
 def rank_files(folder: Path) -> dict[int, Path]:
-    """The traces of a folder by rank: `rank-N.json`, also compressed; a rank that is missing between others is a mistake."""
+    """The traces of a folder by rank: `rank-N.json`, also compressed; a missing rank is an error."""
     found: dict[int, Path] = {}
     for item in sorted(folder.iterdir()):
         if name := _RANK_FILE.fullmatch(item.name):

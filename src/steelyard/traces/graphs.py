@@ -11,7 +11,7 @@ from steelyard.traces.steps import Trace
 
 Edge = tuple[int, int, Literal["parent", "data"]]
 KEYS = {"name": "string", "kind": "string", "op": "string", "seconds": "double"}
-"""What is said of a node."""
+"""The label of a node."""
 UNPRINTABLE = {code: None for code in range(32) if code not in (9, 10, 13)}
 """Characters that XML cannot hold in any form."""
 

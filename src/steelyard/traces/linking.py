@@ -15,7 +15,7 @@ from steelyard.traces.stream import JsonWindow, opened
 
 DEVICE = ("kernel", "gpu_memcpy", "gpu_memset")
 MATCHED, LOOSE = 0.9, "names and order"
-"""The least share of nodes with the same ids and names for ids to be believed."""
+"""The least share of nodes with the same ids and names from which ids are used for matching."""
 
 
 @dataclass(frozen=True)

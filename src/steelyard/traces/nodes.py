@@ -259,7 +259,7 @@ def _argument(kind: TypeWord, value: Any, shape: Any, strides: Any) -> TraceArgu
 
 def _sequence(kind: TypeWord, value: Any, shape: Any, strides: Any) -> TraceArgument:
     if not isinstance(value, list):
-        raise BadTrace(f"a {kind.word} whose value is no list")
+        raise BadTrace(f"a {kind.word} whose value is not a list")
     items = kind.items or ()
     if len(items) != len(value):
         raise BadTrace(f"a {kind.word} of {len(items)} whose value has {len(value)}")
@@ -278,7 +278,7 @@ def _tensor(dtype: str, value: Any, shape: Any, strides: Any) -> TensorRef:
     tensor, storage, offset, numel, itemsize = (count(item, "a tensor's id") for item in value[:5])
     device = value[5] if len(value) == 6 else ""
     if not isinstance(device, str):
-        raise BadTrace("a tensor's device that is no text")
+        raise BadTrace("a tensor's device that is not text")
     sizes = _sizes(shape, "shape")
     steps = None if strides is None else _sizes(strides, "strides")
     if steps is not None and len(steps) != len(sizes):
@@ -288,7 +288,7 @@ def _tensor(dtype: str, value: Any, shape: Any, strides: Any) -> TensorRef:
 
 def _sizes(value: Any, what: str) -> tuple[int, ...]:
     if not isinstance(value, list):
-        raise BadTrace(f"a tensor's {what} is no list")
+        raise BadTrace(f"a tensor's {what} is not a list")
     return tuple(count(item, f"a size in a tensor's {what}") for item in value)
 
 
@@ -320,5 +320,5 @@ def _plain(meaning: str, value: Any) -> Any:
             return bool(value)
         raise BadTrace(f"a bool that is {str(value)[:40]!r}")
     if meaning in ("str", "device") and not isinstance(value, str):
-        raise BadTrace(f"a {meaning} that is no text")
+        raise BadTrace(f"a {meaning} that is not text")
     return value

@@ -38,7 +38,7 @@ _NESTED = {"id", "name", "ctrl_deps", "inputs", "outputs", "attrs", "ts", "inclu
 
 @dataclass(frozen=True)
 class TraceHeader:
-    """What a trace says about itself; what comes after its nodes is there once they were read."""
+    """The metadata of a trace; what comes after its nodes is there once they were read."""
 
     schema: str = ""
     pid: int = 0
@@ -144,7 +144,7 @@ class TraceReader:
         self.count += 1
         try:
             if not isinstance(data, dict):
-                raise BadTrace("it is no object")
+                raise BadTrace("it is not an object")
             node = make(data)
             if not self._ids.add(node.id):
                 raise BadTrace("its id was used by a node before it")
@@ -211,7 +211,7 @@ def _nested(data: dict[str, Any]) -> TraceNode:
     attributes: dict[str, Any] = {}
     listed = data.get("attrs", [])
     if not isinstance(listed, list):
-        raise BadTrace("attrs is no list")
+        raise BadTrace("attrs is not a list")
     for item in listed:
         if not isinstance(item, dict) or not isinstance(item.get("name"), str):
             raise BadTrace("one of its attrs has no name")
@@ -240,7 +240,7 @@ def _chakra(data: dict[str, Any]) -> TraceNode:
     attributes: dict[str, Any] = {}
     listed = data.get("attr") or []
     if not isinstance(listed, list):
-        raise BadTrace("attr is no list")
+        raise BadTrace("attr is not a list")
     for item in listed:
         if not isinstance(item, dict) or not isinstance(item.get("name"), str):
             raise BadTrace("one of its attributes has no name")
@@ -271,7 +271,7 @@ def _listed(data: Any) -> Any:
             try:
                 found[key] = ast.literal_eval(text or "[]")
             except (ValueError, SyntaxError, RecursionError, MemoryError):
-                raise BadTrace(f"{key} is a text that is no list") from None
+                raise BadTrace(f"{key} is a text that is not a list") from None
         else:
             found[key] = text
     return found
@@ -294,11 +294,11 @@ def _made(
 ) -> TraceNode:
     number, name = data.get("id"), data.get("name", "")
     if type(number) is not int or not 0 <= number < LARGEST:
-        raise BadTrace("its id is no count")
+        raise BadTrace("its id is not a count")
     if type(parent) is not int or not 0 <= parent < LARGEST:
         raise BadTrace("the node that it ran in is not given by its id")
     if not isinstance(name, str):
-        raise BadTrace("its name is no text")
+        raise BadTrace("its name is not text")
     rf_id, fw_parent, seq_id, scope, tid, fw_tid = (_integer(attributes.pop(key, None), key, usual) for key, usual in _NUMBERS.items())
     schema, backend, file = (_text(attributes.pop(key, None), key) for key in _TEXTS)
     ranges = _ranges(attributes.pop("tensor_range", ""))
@@ -314,7 +314,7 @@ def _integer(value: Any, key: str, usual: int) -> int:
     if value is None:
         return usual
     if type(value) is not int or not -LARGEST < value < LARGEST:
-        raise BadTrace(f"{key} is no number of 64 bits")
+        raise BadTrace(f"{key} is not a number of 64 bits")
     return value
 
 
@@ -338,7 +338,7 @@ def _ports(data: Any, side: str, behind: int = 0) -> Ports:
     if not len(values) == len(shapes) == len(types):
         raise BadTrace(f"{side} have {len(values)} values, {len(shapes)} shapes and {len(types)} types")
     if not all(type(word) is str for word in types):
-        raise BadTrace(f"a type of its {side} is no text")
+        raise BadTrace(f"a type of its {side} is not text")
     if "strides" not in data:
         return Ports(values, shapes, types)
     if not isinstance(strides, list) or not max(0, len(values) - behind) <= len(strides) <= len(values):
@@ -351,7 +351,7 @@ def _ranges(text: Any) -> Mapping[int, tuple[int, int]]:
     if not text:
         return {}
     if not isinstance(text, str) or len(text) > LONGEST_TEXT:
-        raise BadTrace("tensor_range is no short text")
+        raise BadTrace("tensor_range is not a short text")
     try:
         data = json.loads(text)
     except (ValueError, RecursionError):
@@ -371,7 +371,7 @@ def _time(data: Mapping[str, Any]) -> NodeTime | None:
         return None
     values = [data.get(key, 0) for key in ("ts", "inclusive_dur", "exclusive_dur", "kernel_dur")]
     if not all(type(value) in (int, float) and 0 <= value < 1e18 for value in values):
-        raise BadTrace("its times are no numbers")
+        raise BadTrace("its times are not numbers")
     stream = data.get("stream")
     start, lasted, own, kernels = (value * MICRO for value in values)
     return NodeTime(start, lasted, own if "exclusive_dur" in data else lasted, kernels, stream if type(stream) is int else None)

@@ -13,7 +13,7 @@ from steelyard.traces.nodes import STEP, BadTrace, TraceNode
 from steelyard.traces.reading import TraceHeader, TraceReader, open_trace
 
 ASIDE = ("DataLoader", "(dynamo_timed)")
-"""In the names of labels around what is no part of a step: loading data, compiling, and trying out forms of a kernel."""
+"""Parts of the names of labels around work that is not part of a step: loading data, compiling, and trying out forms of a kernel."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Trace:
 
     @cached_property
     def outermost(self) -> Sequence[TraceNode]:
-        """The operators that ran inside no other operator, in order; what is no part of the step is not among them."""
+        """The operators that ran inside no other operator, in order; without those that are not part of the step."""
         found: list[TraceNode] = []
         waiting = list(self.roots)
         while waiting:
@@ -139,7 +139,7 @@ def steps(reader: TraceReader, mark: str = STEP) -> Iterator[Trace]:
 
 
 def _read_through(path: Path) -> None:
-    """Read all nodes, so that whatever is wrong with one of them is told."""
+    """Read all nodes, so that every invalid one is reported."""
     with open_trace(path) as reader:
         for _ in reader:
             pass
@@ -148,7 +148,7 @@ def _read_through(path: Path) -> None:
 def read_trace(path: Path, step: int | None = None, subgraph: str = "") -> Trace:
     """One step of a trace: the first, the one at a position among its steps, or all of a trace without steps; or a part of that.
 
-    What follows the step is read only where the file does not end as it should: a trace that is cut off is refused all the same.
+    What follows the step is read only where the file does not end as it should: a trace that is cut off is still refused.
     """
     with open_trace(path) as reader:
         first: Trace | None = None

@@ -103,7 +103,7 @@ def process_groups(node: TraceNode) -> list[Mapping[str, Any]]:
     except (ValueError, RecursionError):
         raise BadTrace(f"node {node.id} ({node.name}): its process groups are not valid JSON") from None
     if not isinstance(data, list) or not all(isinstance(item, dict) for item in data):
-        raise BadTrace(f"node {node.id} ({node.name}): its process groups are no list of objects")
+        raise BadTrace(f"node {node.id} ({node.name}): its process groups are not a list of objects")
     return data
 
 

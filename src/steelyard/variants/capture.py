@@ -38,7 +38,7 @@ def cuda_graph(task: Task, be: Any) -> Task:
     back = task.back and _captured_back(task.back, held[0], graph)
 
     def replay(inputs: Task = task) -> Any:
-        """A graph knows its inputs by address alone, so whoever replays it keeps them alive."""
+        """A graph refers to its inputs by address, so its owner keeps them alive."""
         graph.replay()
         return held[0]
 

@@ -1,4 +1,4 @@
-"""Which optimizer a training step uses: part of the question, so the plain step that answers are held against uses it too."""
+"""Which optimizer a training step uses: part of what is measured, so the plain step used for verification has it too."""
 
 from __future__ import annotations
 

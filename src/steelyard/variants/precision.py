@@ -78,7 +78,7 @@ def tf32(task: Task, be: Any, on: bool = True) -> Task:
 
 
 def rounds_to_tf32(task: Task, be: Any) -> bool:
-    """Whether fp32 work of a plain task uses TF32 by torch's own settings, as convolutions do unless they are told not to."""
+    """Whether fp32 work of a plain task uses TF32 by torch's own settings, as convolutions do by default."""
     if be.name != "torch" or be.device != "cuda" or task.fn is None:
         return False
     import torch

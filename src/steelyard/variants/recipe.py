@@ -39,7 +39,7 @@ LACKING = (
     r"only (support(s|ed)?|works?)\b", r"only .{1,60} supported", r"requires? (?!grad|module)", r"divi(si|da)ble", r"multiple of",
     r"compute capability", r"cannot use", r"no module named", r"not_supported", r"_opnamespace", r"module 'torch\S*' has no attribute",
 )  # fmt: skip
-"""How torchao and torch tell of a kernel, a package, hardware or a shape that something cannot be done without."""
+"""Patterns of messages by which torchao and torch report a missing kernel, package, hardware or shape."""
 MISSING = re.compile("|".join(LACKING), re.IGNORECASE)
 REFUSING = (AssertionError, AttributeError, RuntimeError, ValueError)
 
@@ -49,7 +49,7 @@ class Pruning:
     """Weights that are set to zero first, and what stores the others then: a config of torchao's, a function, or nothing.
 
     `mask` gives 1 for each weight that stays and 0 for the others. `pattern` says whether a weight is pruned as it should be, and
-    `words` what that is. Answers are held to those of the pruned model in its plain layout, since computing these is what a sparse
+    `words` what that is. Answers are compared with those of the pruned model in its plain layout, since computing these is what a sparse
     kernel is for; what pruning itself costs is a figure of its own.
     """
 
@@ -104,7 +104,7 @@ def register_recipe(
     if builder is None:
         return lambda given: register_recipe(name, given, params=params, devices=devices, floor=floor, modes=modes)
     if [str(step) for step in parse_variants(name)] != [name] or name == IDENTITY:
-        raise UsageError(f"{name!r:.60} is no name for a recipe", do="use letters, digits, '_', '.' and '-'")
+        raise UsageError(f"{name!r:.60} is not a name for a recipe", do="use letters, digits, '_', '.' and '-'")
     if unknown_modes := [mode for mode in modes if mode not in MODES]:
         raise UsageError(f"recipe {name} has a mode {unknown_modes[0]!r:.40}", do=f"name some of {', '.join(MODES)}")
     if not callable(floor) and not (isinstance(floor, (int, float)) and math.isfinite(floor)):
@@ -212,7 +212,7 @@ class Recipe:
         return replace(made, flops=done, bytes=moved, amounts=amounts, effective={**task.effective, **facts})
 
     def _standard(self, task: Task, layers: int, pruning: Pruning | None) -> Standard:
-        """What its answers are held to: with a recipe before it, the lower floor and what both prune.
+        """The requirement on its answers: with a recipe before it, the lower floor and the pruning of both.
 
         Layers behind one another add up what each loses: half of the signal for twice as many.
         """
@@ -239,7 +239,9 @@ class Recipe:
         except ImportError as error:
             if not self.ours:
                 raise
-            raise Unsupported(f"{self.name} needs what is not here: {told(error, 200)}", do="pip install 'steelyard[torchao]'") from error
+            raise Unsupported(
+                f"{self.name} needs something missing here: {told(error, 200)}", do="pip install 'steelyard[torchao]'"
+            ) from error
 
     def _changed(self, model: Any, layers: Mapping[str, Any], config: Any) -> Any:
         """The copy, with its layers changed; torchao leaves those alone whose width the group does not divide, and says nothing."""
@@ -258,9 +260,8 @@ class Recipe:
             raise meant from error
 
     def _refused(self, error: Exception) -> Exception:
-        """What an error means: unsupported where torchao says what it lacks here, and else what it is, a fault that is told as one.
-
-        What a compiler raises is about compiling, and is a failure of the case as without a recipe.
+        """Translate an error: unsupported if torchao reports something missing here, else a failure. Errors of a compiler are failures of
+        the case, as without a recipe.
         """
         compiler = type(error).__module__.startswith("torch._")
         if not self.ours or compiler or out_of_memory(error) or isinstance(error, SteelyardError):
@@ -295,7 +296,7 @@ def lighter(task: Task, size: float, smaller: float) -> tuple[float | None, Mapp
 
 
 def _facts(config: Any, kinds: Mapping[str, int]) -> dict[str, Any]:
-    """What the config says of itself: its class, and how weights are packed; where it does not say that, their class does."""
+    """Facts about the config: its class, and how weights are packed, if unknown by their class."""
     facts = {"config": type(config).__name__} if config is not None else {}
     if packed := [PACKED[kind] for kind in kinds if kind in PACKED]:
         facts["packing"] = packed[0]
@@ -338,7 +339,7 @@ def _is_plain(weight: Any) -> bool:
 
 
 def _kind(layer: Any) -> str:
-    """What a changed layer is told by: the class of its weight, or its own where the weight is a plain one."""
+    """What identifies a changed layer: the class of its weight, or its own if the weight is a plain one."""
     weight = getattr(layer, "weight", None)
     return type(layer if weight is None or (_is_plain(weight) and type(layer).__name__ != "Linear") else weight).__name__
 

@@ -1,8 +1,8 @@
 """TorchAO's recipes under its own names: number formats and sparsity for the weights of linear layers.
 
-What a name means does not depend on the device; how weights are packed does, and the record says how. A recipe that torchao no longer
-has, or that needs other hardware or another package, says so. Torchao's settings of inductor are left alone: they hold for the whole
-process, and so for the baseline.
+What a name means does not depend on the device; how weights are packed does, and the record says how. A recipe that torchao no longer has,
+or that needs other hardware or another package, raises an error that says so. Torchao's settings of inductor are left alone: they hold for
+the whole process, and so for the baseline.
 
 A floor is what one linear layer kept in the worst of normal inputs and such with outliers, in bf16 and fp32 with K from 256 to 8192,
 less about a third. Outliers are what lowers those with activations in int8.

@@ -1,6 +1,5 @@
-"""TorchAO's recipes for training, for the modes train and bwd: products in float8, and training that knows of a coming quantization.
-
-They put other layers in the place of linear ones. What they are held to is the gradient of the plain step.
+"""TorchAO's recipes for training, for the modes train and bwd: products in float8, and quantization-aware training. They replace linear
+layers. They are compared with the gradient of the plain step.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What one call really runs, seen at torch's dispatcher: how a variant tells whether it changed anything.
+"""Records the operations of a call at torch's dispatcher, by which a variant checks whether it changed anything.
 
 A call is watched while the task is built, never while it is timed, and leaves everything as it was.
 """
@@ -35,7 +35,7 @@ class ObservedStep:
 
 @dataclass(frozen=True)
 class ObservedCall:
-    """What one call ran and answered; with an error nothing is known, and whoever calls next meets the same error."""
+    """What one call ran and answered; after an error nothing is known, and the next call raises the same error."""
 
     steps: Counter[ObservedStep] = field(default_factory=Counter)
     output: Any = None
@@ -89,7 +89,7 @@ def _watched(task: Task, be: Any, inner: Scope | None) -> ObservedCall:
 def differ(task: Task, be: Any, plain: ObservedCall, scoped: ObservedCall) -> bool:
     """Whether a call in a scope takes other steps than the plain task or, where an operator hides its kernels, gives another answer.
 
-    An answer that differs from call to call anyway tells nothing; a call that cannot be watched is not judged.
+    An answer that differs from call to call anyway is not used; a call that cannot be watched is not judged.
     """
     if plain.error or scoped.error or scoped.beyond(plain):
         return True

@@ -17,7 +17,7 @@ AXES: dict[str, list[Any]] = {"seconds": [1e-3], "noise": [0.0], "fault": ["none
 
 @workload("fake/work", axes=AXES, backend="fake", tags=["fake"])
 def work(seconds: float, noise: float, fault: str, flops: int, bytes: int, be: Any) -> Task:
-    """A task that takes the time it is told to, or fails in the way it is told to."""
+    """A task that takes a given time, or fails in a given way."""
     x = be.randn(16, dtype="fp32")
 
     def fn() -> Any:

@@ -56,7 +56,7 @@ def find(spot: str) -> Callable[[], Any]:
         names = [key for key, value in vars(module).items() if callable(value) and not key.startswith("_")]
         raise unknown("function", name, names, where=path)
     if not callable(found):
-        raise UsageError(f"{name} is no function but {type(found).__name__}", where=path)
+        raise UsageError(f"{name} is not a function but {type(found).__name__}", where=path)
     if needed := _needed(found):
         raise UsageError(
             f"{name} needs {', '.join(needed)}", why="a side is called with nothing", do="make its inputs outside of it", where=path

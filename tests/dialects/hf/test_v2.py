@@ -135,7 +135,7 @@ def test_configs_of_a_file_are_laid_under_the_sizes_of_the_command_line() -> Non
         ('{"compile_kwargs": {"mode": "fast"}}', "expected one of default, reduce-overhead"),
         ('{"attn_implementation": "flash"}', "attn_implementation: expected one of flash_attention_2"),
         ('{"kernelize": 1, "warmup_iterations": -1}', "2 mistakes"),
-        ("[]", "there is no config in it"),
+        ("[]", "it holds no config"),
         ("[1]", "a config is a JSON object"),
         ("{", "x.json"),
     ],

@@ -215,7 +215,7 @@ def test_filters_drop_and_the_kept_are_counted() -> None:
     [
         ("args", "__where__", "expected a list of conditions, not 'args'"),
         ([3], "__where__[0]", "expected a condition such as 'args[0].shape[0] % 8 == 0', not 3"),
-        (["true", "1 +"], "__where__[1]", "'1 +': is no condition"),
+        (["true", "1 +"], "__where__[1]", "'1 +': is not a condition"),
         (["args[4].shape == 1"], "__where__", "'args[4].shape == 1' has no answer: args[4] is not there"),
     ],
 )

@@ -180,7 +180,7 @@ def test_rows_that_break_the_original_are_left_out_and_counted() -> None:
         "left out: a time is null, zero or not one that can be": 2,
         "left out: no backend is known by dynamo 'openxla', xla None": 1,
         "left out: its timestamp is missing or no time": 1,
-        "left out: its batch size is no number": 1,
+        "left out: its batch size is not a number": 1,
         "left out: no time, because it failed": 1,
         "left out: no time, because it was skipped": 1,
         "repeated: the same timestamp, backend, model and batch size; the last row counts": 1,

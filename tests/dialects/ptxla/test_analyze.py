@@ -67,7 +67,7 @@ def test_tables_nulls_and_text_among_the_metrics_are_no_crash(tmp_path: Path) ->
     assert (first["median_total_time"], first["mean_total_time"]) == ("2.0", "1.0")
     assert second["xla_compile_time"] == "" and "nan" not in (tmp_path / "metric_report.csv").read_text().lower()
     assert set(tally.counts) == {
-        "incomplete: a value of total_time is null or no number; the others count", "ignored: note is text",
+        "incomplete: a value of total_time is null or not a number; the other rows count", "ignored: note is text",
         "incomplete: a value of gone is null or no number; the others count",
         "incomplete: a value of big is null or no number; the others count",
     }  # fmt: skip
@@ -123,7 +123,7 @@ def test_what_is_no_database_is_left_alone(tmp_path: Path) -> None:
     base = tmp_path / "notes.csv"
     for content in (b"a,b\n1,2\n", b"\xff\xfe\x00"):
         base.write_bytes(content)
-        with pytest.raises(UsageError, match="no database"):
+        with pytest.raises(UsageError, match="not a database"):
             extend(base, [{"timestamp": 1, "model_name": "m"}])
         assert base.read_bytes() == content
 

@@ -74,7 +74,7 @@ def test_nobody_begins_a_file_anew_that_another_runner_writes_to(tmp_path: Path)
     anew = RunnerOptions(suite_name="dummy", no_resume=True)
     first = opened(tmp_path)
     first.path.write_text("{}\n")
-    with pytest.raises(UsageError, match="another run writes"):
+    with pytest.raises(UsageError, match="another run is writing"):
         opened(tmp_path, anew)
     assert first.path.read_text() == "{}\n"
     first.close()

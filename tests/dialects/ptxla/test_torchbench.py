@@ -27,7 +27,7 @@ def test_models_are_folders_with_code_in_order(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_is_no_checkout_says_so(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="no checkout of TorchBench"):
+    with pytest.raises(UsageError, match="not a checkout of TorchBench"):
         torchbench.models(tmp_path)
 
 

@@ -123,7 +123,7 @@ MISTAKES: list[tuple[dict[str, Any], str]] = [
     ({"sparsity_config_recipe_names": ["None"]}, "write null"),
     ({"sparsity_config_recipe_names": ["diagonal"]}, 'sparsity_config_recipe_names[0]: no sparsity recipe is "diagonal"'),
     ({"sparsity_config_recipe_names": [124]}, 'write "2:4"'),
-    ({"sparsity_config_recipe_names": ["semi"]}, "goes with none of the recipes"),
+    ({"sparsity_config_recipe_names": ["semi"]}, "fits none of these recipes"),
     ({"quantization_config_recipe_names": "int8wo"}, "expected a list of names"),
     ({"quantization_config_recipe_names": []}, "nothing to run"),
     ({"model_params": []}, "model_params: missing or empty"),

@@ -97,7 +97,7 @@ PASSED_OVER: dict[str, tuple[str, str]] = {
     "a model that nobody has": (model(f"{SHAPES}, model_type: lniear"), "model_params[0].model_type: no workload named 'torchao/lniear'"),
     "a model of signs": (model(f"{SHAPES}, model_type: 'a b[]'"), "model_params[0].model_type: not a"),
     "an activation that nobody has": (model(f"{SHAPES}, model_type: ln_linear_swoosh"), "model_params[0].model_type: no activation"),
-    "sparsity by the word None": (model(SHAPES) + "sparsity_config_recipe_names: [None, 'None']\n", "the word None is no recipe"),
+    "sparsity by the word None": (model(SHAPES) + "sparsity_config_recipe_names: [None, 'None']\n", "the word None is not a recipe"),
 }
 """What the original runs, or drops with a word: `run` refuses it."""
 

@@ -37,7 +37,7 @@ def test_bad_lines_are_told_with_their_place_and_skipped() -> None:
     assert [placed.where for placed in found.found] == ["r.json:1", "r.json:4[1]"]
     assert [error.where for error in found.trouble] == ["r.json:2", "r.json:3", "r.json:4[0]", "r.json:5", "r.json:6", "r.json:7"]
     assert found.warnings[0].startswith("r.json:2 was skipped: not JSON: ")
-    assert found.warnings[3] == "r.json:5 was skipped: metric: is missing, so it is no record of the database"
+    assert found.warnings[3] == "r.json:5 was skipped: metric: is missing, so it is not a record of the database"
     with pytest.raises(UsageError, match="6 mistakes"):
         found.refuse()
 

@@ -294,7 +294,7 @@ def test_of_many_without_the_secret_some_are_told_of(tmp_path: Path) -> None:
                 writer.close()
             await well(stage)
         lines = refusals(stage).splitlines()
-        assert len(lines) == MOST_UNINVITED and lines[-1].endswith("further ones are not told of")
+        assert len(lines) == MOST_UNINVITED and lines[-1].endswith("further ones are not listed")
 
     play(scene)
 

@@ -1,7 +1,7 @@
 """Results of other tools, read as runs, so that `compare` and `gate` work on what a team already has.
 
 A file is recognised by what it holds, never by its name, and nothing in it is trusted: sizes are bounded, every value is
-checked, names are cleaned, and a path in it leads nowhere but beside the file.
+checked, names are cleaned, and paths in it are followed only beside the file.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ OWN = {
     "pyperf": pyperf, "pytest-benchmark": pytest_benchmark, "nvbench": nvbench, "google-benchmark": google_benchmark,
     "tritonbench": tritonbench, "hyperfine": hyperfine,
 }  # fmt: skip
-"""Tools whose results are all that is read of them; each module has `fits` and `read`."""
+"""Tools of which only results are read; each module has `fits` and `read`."""
 
 
 def readers() -> Iterator[tuple[str, Any]]:
-    """What reads each tool's results: those above, then the dialects that have some; an installed one is loaded if none before it fits."""
+    """The readers of results: those above, then dialects that have one; an installed dialect is loaded only if no earlier reader fits."""
     yield from OWN.items()
     for dialect in registry.dialects():
         if dialect.results:
@@ -69,7 +69,7 @@ def files_in(folder: Path) -> list[Path]:
 
 
 def read_any(path: Path) -> tuple[Run, ...]:
-    """The results in a file, or in all files right in a folder, oldest first; a file there that holds none is told."""
+    """The results in a file, or in all files right in a folder, oldest first; a file there without results is a warning."""
     if not path.is_dir():
         return read_file(path)
     runs: list[Run] = []
@@ -99,7 +99,7 @@ def read_file(path: Path) -> tuple[Run, ...]:
             return _told_apart([as_runs(tool, path, source) for source in sources])
     raise StoreError(
         f"not a file of results: {str(path)!r}",
-        why=f"its content is none of {', '.join(known)}",
+        why=f"its content is not that of {', '.join(known)}",
         do="name one of those tools' JSON files, a run folder, or a run id",
     )
 

@@ -1,4 +1,5 @@
-"""google-benchmark: `--benchmark_out=FILE --benchmark_out_format=json`; repetitions are values, aggregates only stand in for them."""
+"""google-benchmark: `--benchmark_out=FILE --benchmark_out_format=json`; repetitions are used as values, aggregates only if those are
+missing."""
 
 from __future__ import annotations
 
@@ -61,7 +62,7 @@ def _timed(items: list[dict[str, Any]], key: str) -> list[tuple[dict[str, Any], 
 
 
 def _from_aggregates(items: list[dict[str, Any]]) -> Figure | None:
-    """Where only aggregates were kept: the median of the repetitions, with an interval by their standard deviation."""
+    """For files with aggregates only: the median of the repetitions, with an interval from their standard deviation."""
     by_name = {parts.word(item.get("aggregate_name")): item for item in items if item.get("run_type") == "aggregate"}
     centre = next(iter(_timed([by_name[name] for name in ("median", "mean") if name in by_name], "real_time")), None)
     if centre is None:

@@ -1,7 +1,5 @@
-"""Metrics by name: which figure of ours one is, in which unit, and which way is better.
-
-The database knows none of that. Direction is told by the words of a name, and an unknown name has none: it is shown, and nothing
-is ever called better or worse by it.
+"""Metrics by name: to which of our metrics a name belongs, in which unit, and which way is better. The database stores none of that. The
+direction follows from the words of a name; a metric with an unknown name is shown, but never called better or worse.
 """
 
 from __future__ import annotations
@@ -39,7 +37,7 @@ LOWER = (
 )  # fmt: skip
 PRIMARY = ("time", "latency", "execution_time", "inference_time", "fwd_time", "quantized_fwd_time", "avg_inference_time", "mean_latency",
            "median_latency")  # fmt: skip
-"""What a benchmark calls the time that it is about."""
+"""Names that benchmarks give their main time."""
 _ENDING = re.compile(r"[_ ](ms|us|ns|sec|seconds|mb|gb|mib|gib|gbps|tflops)$")
 _UNIT = re.compile(r"^(.*?)\s*\(([^()]{0,20})\)\s*$", re.DOTALL)
 
@@ -57,7 +55,7 @@ def spelled(name: str) -> str:
 
 
 def figure_name(name: str, unit: str) -> str:
-    """Which figure of ours a metric in a unit of ours is: what a benchmark is about is its `time`, if it says in which unit."""
+    """Our name for a metric in one of our units: a benchmark's main time is `time`, if its unit is known."""
     plain = spelled(name)
     if unit == "s" and _ENDING.sub("", plain) in PRIMARY:
         return "time"
@@ -92,7 +90,7 @@ def told_unit(name: str, told: str) -> str:
 
 
 def unit_of(name: str, told: str) -> tuple[str, float]:
-    """Our unit for a metric's values, and how much of it one of theirs is; one that nobody knows stays as it is."""
+    """Our unit for a metric's values, and how much of it one of theirs is; an unknown unit is kept."""
     text = told_unit(name, told)
     return UNITS.get(text.lower(), (text, 1.0))
 

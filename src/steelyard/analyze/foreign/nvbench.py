@@ -1,4 +1,4 @@
-"""nvbench: `--json FILE` or `--jsonbin FILE`; the samples beside the file are used where they are, else its summaries."""
+"""nvbench: `--json FILE` or `--jsonbin FILE`; the samples beside the file are used if they exist, else its summaries."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ NOTCH = 1.57
 class ForeignResult:
     """One benchmark of a file; `processes` has its figures by process, one entry where the tool does not tell them apart.
 
-    `case` says what was measured where the tool tells it in our terms; by default there is only the name.
+    `case` is what was measured as a case of ours, if the tool says enough; by default there is only the name.
     """
 
     name: str
@@ -41,7 +41,7 @@ class ForeignResult:
     case: Mapping[str, Any] | None = None
     verification: Verification | None = None
     conditions: Mapping[str, Any] = field(default_factory=dict)
-    """What the file says of how calm the machine was, by the names that our own records have."""
+    """What the file says about noise on the machine, under the names that our own records have."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,8 @@ def _run(tool: str, path: Path, source: ForeignSource, named: Sequence[tuple[str
 
 
 def machine_key(facts: Mapping[str, Any]) -> str:
-    """A key from what a tool tells of its machine, so that results of two kinds of machine are not compared; empty for nothing."""
+    """A machine key from what a tool reports of its machine, so that results of two kinds of machine are not compared; empty if it reports
+    nothing."""
     told = {name: value for name, value in facts.items() if isinstance(value, (str, int, float)) and value}
     return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:12] if told else ""
 
@@ -145,7 +146,7 @@ def number(value: Any) -> float | None:
 
 
 def seconds(value: Any, unit: float = 1.0) -> float | None:
-    """A length of time that can be: more than nothing, less than months."""
+    """A plausible time: above zero, below months."""
     found = number(value)
     return found * unit if found is not None and 0 < found * unit < LONGEST_TIME else None
 
@@ -161,7 +162,7 @@ def rows(value: Any) -> list[dict[str, Any]]:
 
 
 def json_lines(content: bytes) -> list[dict[str, Any]]:
-    """The objects of a file that has one on each line; what is no object, such as a line torn by a kill, is passed over."""
+    """The objects of a file that has one on each line; other lines, such as one cut by a kill, are skipped."""
     found = []
     for line in content.splitlines():
         with contextlib.suppress(ValueError, RecursionError):
@@ -180,7 +181,7 @@ def word(value: Any, fallback: str = "") -> str:
 
 
 def time_of(values: Iterable[Any], unit: float = 1.0) -> Figure | None:
-    """The median of raw values with its interval; too few have none, and numpy need not be there for them."""
+    """The median of raw values with its interval; too few have no interval and do not need numpy."""
     known = [found for value in values if (found := seconds(value, unit)) is not None]
     if len(known) < FEWEST:
         return Figure(median(known), "s", "lower", n=len(known)) if known else None

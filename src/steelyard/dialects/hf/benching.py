@@ -14,7 +14,7 @@ from steelyard import registry
 from steelyard.engine.driving import Runner
 
 OURS = ("preset", "variants")
-"""What only benches that name it are given: the original's runners know nothing of it."""
+"""An argument passed only to benches that name it, since the original's runners do not have it."""
 
 
 class PipeLog(logging.Handler):
@@ -30,7 +30,7 @@ class PipeLog(logging.Handler):
 
 
 def run(file: Path, words: Sequence[str], runner: Runner, asked: Counter[str]) -> None:
-    """Do it; what the bench raises ends the job, and is told of the bench."""
+    """Run it; an exception of the bench ends the job and is reported as the bench's."""
     given = json.loads(words[0])
     log = logging.getLogger("benchmark_v2")
     log.setLevel(given.pop("log_level", "INFO"))

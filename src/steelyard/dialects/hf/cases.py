@@ -53,7 +53,7 @@ def generating(
 
 
 def of_scenario(config: Any, *, threads: int = 1, preset: str | None = None) -> Case:
-    """What a config of the first version asks the built-in benches for."""
+    """The scenarios that a config of the first version means for the built-in benches."""
     if config.variant not in VARIANTS:
         raise unknown("variant", str(config.variant), VARIANTS)
     if not config.use_cache:

@@ -43,7 +43,7 @@ class LevelConfig:
 
     @property
     def compiling(self) -> dict[str, Any] | None:
-        """How it is compiled, in full; nothing said means the mode that replays graphs."""
+        """The compile options in full; the default is the mode that replays graphs."""
         return None if self.compile_kwargs is None else {"mode": DEFAULT_MODE, "fullgraph": True, **self.compile_kwargs}
 
     def name(self, *, compact: bool = True) -> str:
@@ -139,7 +139,7 @@ def crossed(
 
 
 def read_configs(path: Path) -> tuple[list[LevelConfig], list[str]]:
-    """The configs of a .json or .jsonl file, and what in it nobody knows; values that cannot be are told with their places."""
+    """The configs of a .json or .jsonl file, and its unknown keys; impossible values are reported with their places."""
     if path.suffix not in (".json", ".jsonl"):
         raise UsageError(f"{path.name} is neither .json nor .jsonl", do="a config file has that ending", where=str(path))
     text = read_text(path)
@@ -148,7 +148,7 @@ def read_configs(path: Path) -> tuple[list[LevelConfig], list[str]]:
     placed = [(str(path), item) for item in (whole if isinstance(whole, list) else [whole])] if path.suffix == ".json" else []
     placed = placed or [(where, parse_json(line, where)) for where, line in lines]
     if not placed:
-        raise UsageError("there is no config in it", do="write one as a JSON object, in a .jsonl file one on each line", where=str(path))
+        raise UsageError("it holds no config", do="write one as a JSON object, in a .jsonl file one on each line", where=str(path))
     notes: list[str] = []
     return [_config(item, CheckedFile(where, ""), notes) for where, item in placed], notes
 

@@ -65,7 +65,7 @@ class BenchOutcome:
 
 
 class BenchSink(Sink):
-    """What a bench tells while it runs; what it says again, when its file is run again after a crash, is not told twice."""
+    """The log of a bench; lines repeated when its file is run again after a crash are not printed twice."""
 
     def __init__(self, log: Callable[[str, str], None]) -> None:
         self.log, self.facts = log, dict[str, Any]()

@@ -124,7 +124,7 @@ def perform(several: Sequence[ToolOptions]) -> int:
 
 
 def _loud(text: str) -> None:
-    """Without --verbose only what went wrong is told."""
+    """Without --verbose only failures are printed."""
     if text.startswith("error") or ": " in text.partition("  ")[2]:
         tell(text)
 

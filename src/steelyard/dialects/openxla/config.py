@@ -28,7 +28,7 @@ def _data(path: Path) -> Any:
 
 
 def recognise(path: Path) -> bool:
-    """By its keys; a file that is no JSON at all is left to whoever can say why."""
+    """By its keys; a file that is not JSON is left to a reader that can say why."""
     return results.fits(_data(path))
 
 
@@ -42,7 +42,7 @@ def read(path: Path, files: tuple[str, ...] = (), place: Place | None = None, de
         known = sizes.get(word(table(item.get("steelyard")).get("preset")), sizes[""])
         tool = catalogue.tool_of(known[name]) if name in known else ""
         if not tool:
-            mistakes.append(UsageError(f"{name!r:.200} is no benchmark of the suite", do="yours: steelyard as openxla … --definitions DIR"))
+            mistakes.append(UsageError(f"no benchmark of the suite: {name!r:.200}", do="yours: steelyard as openxla … --definitions DIR"))
             continue
         where = device or ("host-gpu" if "gpu" in word(told.get("device")) else "host-cpu")
         options = ToolOptions(tool, (), {"cpu": "host-cpu", "cuda": "host-gpu"}.get(where, where), path, compiler=compiler)

@@ -74,7 +74,7 @@ def _of_model(model: Model) -> Iterator[LintFinding]:
     if never := [item.name for item in model.exported_model_types if item.value not in made]:
         yield LintFinding(model.name, f"it declares {', '.join(never)}, which no export of {kind.name} makes")
     if data_type is None:
-        yield LintFinding(model.name, "it has no data_type, so results cannot tell one", doubt=True)
+        yield LintFinding(model.name, "it has no data_type, so results lack it", doubt=True)
     elif data_type not in FORMATS:
         yield _misnamed(model.name, "data_type", data_type, FORMATS)
 

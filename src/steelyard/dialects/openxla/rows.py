@@ -26,7 +26,7 @@ MILLI, MEGA = 1e3, 1e-6
 
 
 class SuiteSink(RowSink):
-    """Makes an entry of every benchmark, measured or not, and tells what became of it."""
+    """Writes an entry for every benchmark, measured or not, with its outcome."""
 
     def __init__(
         self, options: ToolOptions, rows: Sequence[ResultRow], known: Mapping[str, BenchmarkCase], tell: Callable[[str, Record], None]
@@ -51,7 +51,7 @@ class SuiteSink(RowSink):
         return self._entry(key, measured, case.variant)
 
     def without(self, name: str, status: Status, reason: str) -> None:
-        """An entry for what needs no process."""
+        """Write an entry for a benchmark that needs no process."""
         self.file.write(self._entry(name, MeasuredCase(Record("", {}, status, reason), {}), ""))
 
     def _entry(self, name: str, measured: MeasuredCase, variant: str) -> Entry:

@@ -189,7 +189,7 @@ def visible_device(options: Options, environment: Mapping[str, str]) -> str:
 
 
 def _counters(log: Path, batch: Sequence[Item], iterations: int, trouble: str) -> Line:
-    """What ncu counted, by the id of each config, laid into the records too; kernels that belong to none are told by number."""
+    """What ncu counted, by the id of each config, laid into the records too; kernels of no config are only counted."""
     found, strays = kernels_by_case(log, RANGES, len(batch))
     counted: Line = {}
     for (config, record), kernels in zip(batch, found, strict=True):

@@ -21,12 +21,12 @@ PLACE = Path("replayed_trace")
 MICRO = 1e6
 COLUMNS = ("total", "max", "min", "avg", "p50", "p95")
 IDLE = {"--colls-per-batch": "every call is timed by itself", "--enable-profiler": "no profile is made of several ranks"}
-"""Flags that are taken and do nothing here, which is said."""
+"""Flags that are accepted with a warning and have no effect here."""
 
 OPTIONS = with_options(
     spelt("--trace-path", metavar="PATH", required=True, help="A folder with rank-N.json of each rank, or one trace."),
     spelt("--trace-type", type=click.Choice(["et"]), default="et", show_default=True, help="Execution traces."),
-    spelt("--dry-run", is_flag=True, help="Only tell how often each kind of call was made and how large its messages are."),
+    spelt("--dry-run", is_flag=True, help="Only print how often each kind of call was made and how large its messages are."),
     click.option("-b", "--blocking", is_flag=True, help="Wait for each call before the next; else where the recording waited."),
     spelt("--num-replays", type=click.IntRange(1), default=5, show_default=True, help="Timed replays."),
     spelt("--warmup-iter", type=click.IntRange(0), default=2, show_default=True, help="Replays that are not timed."),

@@ -20,7 +20,7 @@ EXPANDER = "steelyard.dialects.param.shim.expanding"
 
 
 def recognise(path: Path) -> bool:
-    """Whether it is a PARAM config; a file that is no JSON at all is left to whoever can say why."""
+    """Whether it is a PARAM config; a file that is not JSON is left to a reader that can say why."""
     try:
         return path.suffix.lower() == ".json" and expand.recognise(reading.read(path).data)
     except UsageError:
@@ -28,7 +28,7 @@ def recognise(path: Path) -> bool:
 
 
 def read(path: Path, files: tuple[str, ...] = (), place: Place | None = None, device: str = "cpu") -> Experiment:
-    """The experiment of a config; one of which nothing can be run is a mistake."""
+    """The experiment of a config; an error if nothing in it can run."""
     found = sheet(path, files, place, device)
     if found.mistakes and not found.configs:
         raise Mistakes([UsageError(str(mistake)) for mistake in found.mistakes], about=f"nothing in {path} can be run")
@@ -46,7 +46,7 @@ def packages(source: Source) -> list[tuple[str, str]]:
 
 
 def sheet(source: Source, files: Sequence[str] = (), place: Place | None = None, device: str = "cpu", *, lenient: bool = False) -> Sheet:
-    """A config expanded; iterators and generators that are not ours are asked of a worker, with the user's files loaded.
+    """A config expanded; iterators and generators of users run in a worker, with the user's files loaded.
 
     `lenient` takes what the original takes, with a warning.
     """

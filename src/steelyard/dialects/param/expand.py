@@ -80,7 +80,7 @@ class Sheet:
 
 Source = Path | Mapping[str, Any]
 SPOKEN = "config"
-"""What a config that is no file is called in messages."""
+"""The name in messages of a config that is not a file."""
 
 
 def sheet(
@@ -93,7 +93,7 @@ def sheet(
     most: int = 100_000,
     lenient: bool = False,
 ) -> Sheet:
-    """Expand a file, a text that was read with its lines, or data that stands for one; what is no PARAM config at all is the user's error.
+    """Expand a file, a text that was read with its lines, or data that stands for one; an error if it is not a PARAM config.
 
     `most` bounds the configs, counted before they are made; `lenient` takes what the original takes.
     """
@@ -123,7 +123,7 @@ def recognise(data: Any) -> bool:
 
 
 class _Enough(Exception):
-    """So much is wrong that reading on helps nobody."""
+    """There are so many mistakes that reading stops."""
 
 
 @dataclass(frozen=True)
@@ -303,7 +303,7 @@ class _Expansion:
         return found
 
     def plain(self, spec: Any, place: Place, half: _Half, id: str) -> list[Found]:
-        """A spec that is used as it stands."""
+        """A spec that is used unchanged."""
         good = self.report(grammar.spec_faults(spec, place, macros=False, strict=half.strict), id)
         if isinstance(spec, dict) and half.strict:
             for key, arg in grammar.arguments(spec):

@@ -63,7 +63,7 @@ class Options(PlainOptions):
 
     @property
     def on_cuda(self) -> bool:
-        """Whether calls run on an NVIDIA or AMD device, told by the name as PARAM tells it."""
+        """Whether calls run on an NVIDIA or AMD device, by the device's name, as PARAM decides it."""
         return self.device.startswith("cuda")
 
     @property

@@ -39,7 +39,7 @@ _DEVICE = re.compile(r"[a-z_]+(:\d{1,4})?", re.ASCII)
 
 @dataclass(frozen=True)
 class BrokenRule:
-    """One broken rule: where, what is wrong, and what to do; `loose` where the original runs it all the same."""
+    """One broken rule: where, what is wrong, and what to do; `loose` if the original runs it anyway."""
 
     place: Place
     what: str

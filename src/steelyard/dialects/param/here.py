@@ -1,4 +1,4 @@
-"""Configs and calls measured in the process that asks, by the same engine; a crash of an operator is then the caller's."""
+"""Configs and calls measured in the calling process, by the same engine; a crash of an operator is then the caller's."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ class _Own:
     metric: Mapping[str, Any] | None = None
 
     def take(self, task: Any, *rest: Any) -> Any:
-        """Have the call run; there are no times of ours."""
+        """Run the call without our timing."""
         from steelyard.measuring.fixed import Sampled, Taken
 
         call = SimpleNamespace(forward=task.fn, args=list(task.args), kwargs=dict(task.kwargs))

@@ -1,6 +1,6 @@
 """PARAM's library under its own names: options, configs and executors, run by our engine.
 
-Everything runs in the process that asks, as it does there. What `names.py` serves to imports is defined here.
+Everything runs in the calling process, as in the original. What `names.py` serves to imports is defined here.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ def init_pytorch(run_options: Any = None) -> None:
 
 
 def get_logger() -> logging.Logger:
-    """Whoever wants to hear the library."""
+    """The listeners of the library."""
     return logging.getLogger("param_bench")
 
 
@@ -156,7 +156,7 @@ class OperatorConfig:
 
     @functools.cached_property
     def op(self) -> Any:
-        """The operator itself; a name that stands for none is an error here."""
+        """The operator itself; an unknown name is an error here."""
         from steelyard.workloads.operators import _names
 
         found = _names.find(self.name, registered().operators).make()
@@ -315,13 +315,13 @@ class Logged(ConfigWatch):
         self.logger = logger
 
     def mistake(self, mistake: expand.Mistake) -> None:
-        """What is wrong with the config."""
+        """Called with a mistake in the config."""
         self.logger.error("%s", mistake)
 
     def warning(self, text: str) -> None:
-        """What had to change."""
+        """Called with a change that was necessary."""
         self.logger.warning("%s", text)
 
     def finished(self, line: Line) -> None:
-        """A config is measured."""
+        """Called when a config is measured."""
         self.logger.info("%s %s", lines.full_id(line), lines.status(line))

@@ -120,7 +120,7 @@ def status(line: Mapping[str, Any]) -> str:
 
 
 def _ours(line: Mapping[str, Any]) -> Line:
-    """What only we know about a line; a file that PARAM itself wrote has nothing of the kind."""
+    """What only we know about a line; files written by PARAM itself lack it."""
     found = line.get("steelyard")
     return found if isinstance(found, dict) else {}
 
@@ -153,7 +153,7 @@ def _text(config: Any) -> str:
 
 
 def read(path: Path) -> Recorded:
-    """Read an output file back, PARAM's or ours; a last line that was cut off is tolerated, anything else that is no line of it is not."""
+    """Read an output file back, PARAM's or ours; a last line that was cut off is tolerated, other invalid lines are errors."""
     records: dict[str, Line] = {}
     asked: dict[str, Line] = {}
     options: Line = {}
@@ -182,7 +182,7 @@ def read(path: Path) -> Recorded:
 
 
 def _asked(header: Line) -> Line:
-    """The options that a header tells of, by the names of the command line; other programs may tell fewer."""
+    """The options in a header, by the names of the command line; other programs may write fewer."""
     told = header["run_options"].get("cmd_args") if isinstance(header["run_options"], dict) else None
     return told if isinstance(told, dict) else {}
 
@@ -209,7 +209,7 @@ def _parsed(text: bytes, path: Path, number: int) -> Line | None:
 
 def _foreign(path: Path, number: int) -> StoreError:
     return StoreError(
-        "is not an output file of this benchmark", why="the line is none that it writes", do="name another file with -o",
+        "is not an output file of this benchmark", why="PARAM does not write such a line", do="name another file with -o",
         where=f"{path}:{number}",
     )  # fmt: skip
 

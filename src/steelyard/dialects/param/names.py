@@ -40,7 +40,7 @@ RENAMED: Mapping[str, Mapping[str, str]] = {
 
 
 class NameFinder(NameServer):
-    """Answers for every module of PARAM's library; one that we do not have is told as missing, even where PARAM is installed."""
+    """Answers for every module of PARAM's library; one that we do not have is reported as missing, even where PARAM is installed."""
 
     def find_spec(self, fullname: str, path: object, target: object = None) -> ModuleSpec | None:
         """Ours, or nothing that concerns us."""

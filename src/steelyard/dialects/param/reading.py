@@ -13,7 +13,7 @@ from steelyard.errors import UsageError
 from steelyard.files import SHEET, check_values, limit, read_text
 
 Place = tuple[str | int, ...]
-"""Where something stands in a JSON text: keys and positions from the outside in."""
+"""The place of something in a JSON text: keys and positions from the outside in."""
 
 LONGEST_NUMBER = 100
 _TOKEN = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[{}\[\]:,]|\n|[^\s{}\[\]:,"]+')
@@ -41,14 +41,14 @@ class JsonText:
 
 
 def read(path: Path) -> JsonText:
-    """The JSON of a file, or an error that says why there is none. A worker reads it too, and has no codec."""
+    """The JSON of a file, or an error that says why there is none. Workers read it too, without the codec package."""
     text = read_text(path, SHEET)
     check_values(text.encode(), limit(SHEET), str(path))
     return parse(text, str(path))
 
 
 def parse(text: str, where: str) -> JsonText:
-    """The JSON of a text; what is no JSON at all is named by its line."""
+    """The JSON of a text; the error for invalid JSON names the line."""
     repeated = False
 
     def keep(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -71,7 +71,7 @@ OPTIONS = with_options(
     click.option("--gpu", "--cuda", "cuda", type=click.IntRange(0), metavar="N", help="Replay on this GPU."),
     click.option("--cpu", is_flag=True, help="Replay on the CPU, which is usual."),
     click.option("--tf32", is_flag=True, help="Let fp32 products round to TF32."),
-    click.option("--debug", is_flag=True, help="Also tell the time of setting up, and percentiles."),
+    click.option("--debug", is_flag=True, help="Also print the setup time, and percentiles."),
     spelt("--enable-lazy-tensor-allocation", "lazy", is_flag=True, help="Make tensors when they are first needed."),
     spelt(
         "--device-memory-threshold",

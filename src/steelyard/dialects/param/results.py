@@ -62,7 +62,7 @@ def _source(header: Mapping[str, Any], records: list[Mapping[str, Any]]) -> Fore
 
 
 def _options(asked: Mapping[str, Any]) -> Options:
-    """What decides which case a record is of; what a header does not tell is as usual."""
+    """What decides which case a record is of; options missing in a header have defaults."""
     ours, device = table(asked.get("cmd_args")), word(asked.get("device"), "cpu")
     threads, seed = (value if type(value := ours.get(name)) is int else 0 for name in ("threads", "seed"))
     return Options(

@@ -24,7 +24,7 @@ from steelyard.model.record import BAD
 from steelyard.store.runs import Store
 
 RAISED = 1
-"""What Python exits with after a traceback, which is how PARAM tells of a call that failed."""
+"""Python's exit code after a traceback, which is how PARAM reports a failed call."""
 DRY = "no warm-up and no iteration was asked for"
 
 
@@ -38,7 +38,7 @@ class Session:
     """Mistakes stop everything, while failures do not."""
     place: lines.OutputPlace | None = None
     store: Store | None = None
-    """Where the engine keeps the run; a folder that goes with the session, where there is none."""
+    """The folder for the engine's run; a temporary one if there is no store."""
     command: Sequence[str] = ()
     sink: Writing | None = None
     complete: bool = False
@@ -95,7 +95,7 @@ class Session:
 
     def _tell_mistakes(self, sheet: Sheet, sink: Writing) -> None:
         for odd in sheet.warnings:
-            self.watch.warning(f"{replace(odd, do='')}; PARAM runs it all the same")
+            self.watch.warning(f"{replace(odd, do='')}; PARAM runs it anyway")
         for mistake in sheet.mistakes:
             sink.mistaken(mistake)
             if mistake.op:
@@ -176,7 +176,7 @@ def _check_files(files: Sequence[str]) -> None:
 
 
 def select(configs: Sequence[Config], options: Options) -> list[Config]:
-    """From the resume id on, up to the stop id; an id that is none is an error, since a run over nothing would look like one."""
+    """From the resume id on, up to the stop id; an unknown id is an error, since the run would be empty."""
     places = {config.full_id: place for place, config in enumerate(configs)}
     first = 0 if options.resume_id is None else _place_of(options.resume_id, places, "resume")
     last = len(configs) if options.stop_id is None else _place_of(options.stop_id, places, "stop")
@@ -215,7 +215,7 @@ def begin(
     store: Store | None = None,
     command: Sequence[str] = (),
 ) -> Session:
-    """A session with options that make sense; what had to change is told."""
+    """A session with options that make sense; changes are reported."""
     settled, warnings = flags.settle(options)
     for text in warnings:
         watch.warning(text)

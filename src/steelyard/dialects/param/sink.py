@@ -51,7 +51,7 @@ class Writing(Sink):
     files: list[tuple[str, str]] = field(default_factory=list)
     batch_failed: bool = False
     refusals: int = 0
-    """How many of the configs cannot run, as a look at them without data said."""
+    """How many of the configs cannot run, as the check without data found."""
     _output: RowFile | None = None
     _workers: int = 0
     _wrong: dict[tuple[str, str], list[Config]] = field(default_factory=dict)
@@ -64,7 +64,7 @@ class Writing(Sink):
         self.whole = self.options.profile or self.options.et
 
     def opened(self, run: Path) -> None:
-        """Whoever measured before us may have written to the file that is continued."""
+        """An earlier run may have written to the continued file in the meantime."""
         if self.place and self.options.append and self.place.file.exists():
             self.recorded = lines.read(self.place.file)
 
@@ -104,7 +104,7 @@ class Writing(Sink):
             raise Mistaken("there are mistakes in the config")
 
     def mistaken(self, mistake: Mistake) -> None:
-        """Keep and tell what is wrong."""
+        """Keep and report a mistake."""
         self.mistakes.append(mistake)
         self.watch.mistake(mistake)
 
@@ -117,7 +117,7 @@ class Writing(Sink):
         return Traces(stem, asked.profile, asked.et, counters, asked.cupti_profiler_measure_per_kernel)
 
     def begun(self, environment: Mapping[str, Any]) -> None:
-        """The first worker is about to measure; later ones say the same and are not heard."""
+        """The first worker is about to measure; later ones say the same and are ignored."""
         if why := environment.get("unusable"):
             raise UsageError(f"torch cannot use the device {self.options.device!r}", why=str(why))
         if self._output is None:
@@ -173,11 +173,11 @@ class Writing(Sink):
         self.files += [(key, path) for key, path in found.files]
 
     def dry(self, config: Config, reason: str) -> None:
-        """The line of a config that is expanded and not run."""
+        """Write the line of a config that is expanded and not run."""
         self._write(lines.record(config.op, config.id, config.build, config.input, {}, status="skipped", reason=reason))
 
     def finish(self) -> None:
-        """The last lines, which say that the run came to its end; traces are the very last, as tools expect."""
+        """Write the last lines, which say that the run was completed; traces are the very last, as tools expect."""
         if self.place and self._output is None and self.recorded and not self.recorded.finished:
             self._output = RowFile(self.place.file, self.recorded.whole)
         if self._output:

@@ -1,4 +1,4 @@
-"""Who looks on while configs are measured: a terminal, a script, nobody."""
+"""Progress while configs are measured: on a terminal, for a script, or none."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ class ConfigWatch:
     """Who looks on; this one sees nothing."""
 
     def mistake(self, mistake: Mistake) -> None:
-        """A config that cannot run, told before anything does."""
+        """Report a config that cannot run, before anything is run."""
 
     def warning(self, text: str) -> None:
         """Something was changed or left out."""
@@ -22,7 +22,7 @@ class ConfigWatch:
         """A config begins."""
 
     def finished(self, line: Line) -> None:
-        """A record is there."""
+        """Called when a record is there."""
 
     def waiting(self, text: str) -> None:
         """Another run has the machine, and nothing happens until it lets go."""

@@ -43,7 +43,7 @@ class Condition:
     term: Term
 
     def holds(self, spec: Spec) -> bool:
-        """Whether a combination is kept; Unanswerable where that cannot be said."""
+        """Whether a combination is kept; raises Unanswerable if that is unknown."""
         answer = self.term(spec)
         if not isinstance(answer, bool):
             raise Unanswerable(f"it gives {_kind(answer)}, not true or false")
@@ -59,7 +59,7 @@ def condition(text: str) -> Condition:
             warnings.simplefilter("ignore")
             tree = ast.parse(text.strip(), mode="eval")
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise UsageError("is no condition", why=getattr(error, "msg", "") or str(error), do=REMEDY) from None
+        raise UsageError("is not a condition", why=getattr(error, "msg", "") or str(error), do=REMEDY) from None
     return Condition(text, _term(tree.body, text.strip()))
 
 
@@ -93,7 +93,7 @@ def _term(node: ast.expr, text: str, depth: int = 0) -> Term:
         case ast.Name() | ast.Attribute() | ast.Subscript() if steps := _steps(node):
             return lambda spec: _follow(spec, steps)
     refused = ast.get_source_segment(text, node) or text
-    raise UsageError(f"{refused[:60]!r} cannot stand in a condition", do=REMEDY)
+    raise UsageError(f"{refused[:60]!r} cannot be part of a condition", do=REMEDY)
 
 
 def _steps(node: ast.expr) -> list[str | int]:

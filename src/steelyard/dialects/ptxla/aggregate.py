@@ -28,7 +28,7 @@ Models = dict[str, Batches]
 
 @dataclass(frozen=True)
 class ReportQuestion:
-    """What is asked of the rows; the first backend is the one the others are held against."""
+    """A question about the rows; the first backend is the baseline of the others."""
 
     report: Literal["latest", "latest_grouped", "histogram", "speedup"] = "speedup"
     accelerator: str = "v100"
@@ -184,11 +184,11 @@ def _place(row: Row, sessions: Sessions, question: ReportQuestion, tally: RowTal
         pair = f"dynamo {row.experiment['dynamo']!r}, xla {row.experiment['xla']!r}"
         return tally.add(f"left out: no backend is known by {printable(pair, 80)}", row.where)
     if row.experiment.get("torch_xla2") is not None:
-        return tally.add("left out: torch_xla2 is none of the backends of these reports", row.where)
+        return tally.add("left out: torch_xla2 is not a backend of these reports", row.where)
     if moment is None:
         return tally.add("left out: its timestamp is missing or no time", row.where)
     if not (batch is None or isinstance(batch, (int, float, str))):
-        return tally.add("left out: its batch size is no number", row.where)
+        return tally.add("left out: its batch size is not a number", row.where)
     session = sessions.get(moment) or sessions.setdefault(moment, Occasion())
     tried = session.tried.setdefault(backend, {})
     ours = row.others.get("steelyard")

@@ -116,7 +116,7 @@ def figures(row: Row, tally: RowTally) -> dict[str, float]:
             continue
         known = [value for value in values if value is not None]
         if len(known) < len(values):
-            tally.add(f"incomplete: a value of {printable(name, 60)} is null or no number; the others count", row.where)
+            tally.add(f"incomplete: a value of {printable(name, 60)} is null or not a number; the other rows count", row.where)
         found |= _summary(name, known, [value for value in values[1:] if value is not None])
     if "max_total_time" in found:
         beyond = found["max_total_time"] - found["median_total_time"]
@@ -203,7 +203,7 @@ def extend(database: Path, records: Sequence[Mapping[str, Any]]) -> None:
     except OSError as error:
         raise UsageError(f"cannot write {str(database)!r}", why=error.strerror or str(error)) from error
     except (UnicodeDecodeError, csv.Error) as error:
-        raise UsageError(f"{str(database)!r} is no database of results", why=str(error)) from None
+        raise UsageError(f"{str(database)!r} is not a database of results", why=str(error)) from None
 
 
 def _held(database: Path) -> list[str]:
@@ -211,7 +211,7 @@ def _held(database: Path) -> list[str]:
     with database.open(encoding="utf-8", newline="") as file:
         names = next(csv.reader(file), [])
     if not {"timestamp", "model_name"} <= set(names):
-        raise UsageError(f"{str(database)!r} is no database of results", why="its first line does not name the columns of one")
+        raise UsageError(f"{str(database)!r} is not a database of results", why="its first line does not name the columns of one")
     return names
 
 

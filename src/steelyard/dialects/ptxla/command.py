@@ -48,7 +48,7 @@ class Aggregate(click.Command):
 
 
 def _spread_backends(args: list[str]) -> list[str]:
-    """`--backends A B` as `--backends A --backends B`; a word that is no backend ends the list where there is such a file."""
+    """`--backends A B` as `--backends A --backends B`; a word that is not a backend ends the list if a file has that name."""
     from steelyard.dialects.ptxla.rows import BACKENDS
 
     given: list[str] = []

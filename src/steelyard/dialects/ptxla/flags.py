@@ -131,7 +131,7 @@ FLAGS = (
     Flag(("--save-output",), "save_output", "switch", "Save what the model answered."),
     Flag(("--progress-bar",), "progress_bar", "switch", "Count the configs as they are done."),
     Flag(("--print-subprocess",), "print_subprocess", "switch", "Print what the measuring process printed."),
-    Flag(("--log-level",), "log_level", "choice", "How much is told.", choices=LEVELS),
+    Flag(("--log-level",), "log_level", "choice", "How much is logged.", choices=LEVELS),
     Flag(("--subprocess-timeout",), "subprocess_timeout", "seconds", "Limit for one config.", "SECONDS"),
     Flag(("--experiment-config",), "experiment_config", "text", "One experiment, with --model-config.", "JSON"),
     Flag(("--model-config",), "model_config", "text", "One model, with --experiment-config.", "JSON"),

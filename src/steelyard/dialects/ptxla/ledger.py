@@ -17,7 +17,7 @@ from steelyard.store.rowfile import SharedRowFile
 
 SKIP = "SKIP"
 UNVERIFIED = (None, "VERIFIER_SKIPPED", "SKIP_VERIFICATION")
-"""What versions of the original write where nobody asked for verification."""
+"""What versions of the original write if no verification was requested."""
 
 
 class Ledger:
@@ -35,7 +35,7 @@ class Ledger:
             warn(f"{path.name}: {text}")
 
     def mark(self, model: Model, experiment: RunnerPoint) -> str:
-        """What tells a config from others."""
+        """The key of a config."""
         told = self.policy.for_model(str(model["model_name"]), experiment["test"], None)
         return matrix.fingerprint(self.options.suite_name, model, experiment, self.options, told)
 
@@ -94,7 +94,7 @@ def fingerprint_of(row: Row, options: RunnerOptions) -> str:
 
 
 def original_fingerprint(suite: str, model: Model, experiment: RunnerPoint, options: RunnerOptions) -> str:
-    """How a row of the original tool for this config would be told."""
+    """The key that a row of the original tool for this config would have."""
     return _original(
         suite, str(model["model_name"]), experiment, options.repeat, options.iterations_per_run, options.batch_size, options.verify
     )

@@ -31,9 +31,9 @@ LEAVING = (
     "dump_hlo", "save_ir_format", "save_output", "dump_dynamo_counters", "dump_pytorch_profiles", "dump_pytorch_xla_metrics", "profile_xla",
     "env",
 )  # fmt: skip
-"""Options that leave files beside the row, or that say where it is made: whoever asks for them is not answered by a row without."""
+"""Options that leave files beside the row, or that say where it is made: a row made without them does not count as done."""
 UNTOLD = ("training", "sgd")
-"""What stands among a policy's words and in no file of it."""
+"""Words of a policy that are in none of its files."""
 LONGEST_PART, LONGEST_FOLDER = 32, 80
 
 
@@ -204,7 +204,7 @@ def _named_once(pairs: list[tuple[str, Any]], where: str) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, value in pairs:
         if name in found:
-            raise UsageError(f"{name!r} stands there twice", where=where)
+            raise UsageError(f"{name!r} is listed twice", where=where)
         found[name] = value
     return found
 
@@ -225,7 +225,7 @@ def fingerprint(
 
 
 def basename(model: Model, experiment: RunnerPoint) -> str:
-    """The name that the side files of a config share; a long value is told by its hash, the same one in every process."""
+    """The name that the side files of a config share; a long value is shortened to its hash, the same one in every process."""
     parts = [str(experiment[key]) for key in sorted(experiment) if key != "batch_size"] + [str(model[key]) for key in sorted(model)]
     return "-".join(_safe(part) if len(part) <= LONGEST_PART else _digest(part) for part in parts)
 

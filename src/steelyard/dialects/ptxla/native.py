@@ -135,7 +135,7 @@ def place(options: RunnerOptions) -> Place:
 
 
 def dumps(model: str, experiment: RunnerPoint, options: RunnerOptions, folder: Path, present: str) -> dict[str, str]:
-    """Variables that make XLA leave files in a folder; they change no figure and are no part of a case. `present` are its flags."""
+    """Variables that make XLA leave files in a folder; they do not affect results and are not part of a case. `present` are its flags."""
     base, found = matrix.basename({"model_name": model}, experiment), {}
     if options.dump_hlo:
         given = present or (os.environ.get("XLA_FLAGS", "") if experiment["xla"] is None else "")

@@ -68,7 +68,7 @@ def _compile(times: Sequence[Any]) -> TimePoint | str:
 
 
 Measure = Callable[[Sequence[Any]], TimePoint | str]
-"""From the list of a row's times to its point, or to the words why there is none."""
+"""From the list of a row's times to its point, or to the reason why there is none."""
 POINTS: dict[str, Measure] = {
     "exec": _mean, "mean": _mean, "median": _median, "compile": _compile,
 }  # fmt: skip

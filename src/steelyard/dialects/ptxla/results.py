@@ -34,7 +34,7 @@ LONGEST_STEP = 80
 
 @dataclass(frozen=True)
 class Lines:
-    """A file of a JSON object per line, as rows, with a count of the lines that are none."""
+    """A file of a JSON object per line, as rows, with a count of invalid lines."""
 
     rows: Sequence[Row]
     tally: RowTally
@@ -143,7 +143,7 @@ def _status(row: Row) -> tuple[Status, str]:
 
 
 def _conditions(row: Row) -> dict[str, Any]:
-    """What our own rows tell of the machine while they were measured, as far as it is what it should be."""
+    """Facts of our own rows about the machine while measuring, as far as they are valid."""
     ours, found = table(row.others.get("steelyard")), dict[str, Any]()
     if re.fullmatch(r"[A-D?]", word(ours.get("noise"))):
         found["noise"] = ours["noise"]

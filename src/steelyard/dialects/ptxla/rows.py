@@ -129,13 +129,13 @@ def backend_name(dynamo: Any, xla: Any) -> str | None:
 
 
 def read(path: Path, tally: RowTally) -> Iterator[Row]:
-    """The rows of a file; lines that are none are counted, and a last line that a crash cut short costs itself alone."""
+    """The rows of a file; invalid lines are counted, and a last line that a crash cut short costs itself alone."""
     with open_named(path, "name a JSONL file") as file:
         yield from parse(lines(file, str(path)), path.name, tally)
 
 
 def parse(found: Iterable[bytes], name: str, tally: RowTally) -> Iterator[Row]:
-    """The rows of lines that end in a line feed; `name` is what they are told to stand in."""
+    """The rows of lines that end in a line feed; `name` is that of their file in messages."""
     import msgspec
 
     decode = msgspec.json.Decoder().decode
@@ -153,7 +153,7 @@ def parse(found: Iterable[bytes], name: str, tally: RowTally) -> Iterator[Row]:
 
 
 def _second_try(line: bytes, tally: RowTally, where: str) -> Any:
-    """Python writes NaN and Infinity, which strict readers refuse; they become null. None for a line that is no JSON at all."""
+    """Python writes NaN and Infinity, which strict readers refuse; they become null. None for a line that is not JSON."""
     if not line.strip():
         tally.add("left out: a blank line", where)
         return None

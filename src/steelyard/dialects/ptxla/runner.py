@@ -49,7 +49,7 @@ class MatrixRun:
     options: RunnerOptions
     watch: RunnerWatch = field(default_factory=RunnerWatch)
     store: Store | None = None
-    """Where the engine keeps the run; a folder that goes with it, where there is none."""
+    """The folder for the engine's run; a temporary one if there is no store."""
     command: Sequence[str] = ()
     policy: ModelPolicy = field(default_factory=ModelPolicy)
     sink: RunnerSink | None = None
@@ -107,7 +107,7 @@ class MatrixRun:
         sink.advance()
 
     def _settle(self, config: RunnerConfig, sink: RunnerSink) -> None:
-        """Give a config its row where no process is needed for that: it is skipped, it cannot be, or nobody knows the model."""
+        """Give a config its row where no process is needed for that: it is skipped, impossible, or of an unknown model."""
         config.reason = "" if self.options.no_skip else self.policy.skip(config.name, config.experiment)
         gone = next((why for axis, value, why in GONE if config.experiment[axis] == value), "")
         if config.reason:
@@ -184,7 +184,7 @@ def plan_configs(options: RunnerOptions) -> RunnerPlan:
 
 
 def has_device(accelerator: str, xla: str) -> bool:
-    """Whether XLA could have such a device here, as far as a look at the system tells; who names one gets a row in any case."""
+    """Whether XLA could have such a device here, as far as a look at the system tells; an explicit name gets a row in any case."""
     if accelerator == "cpu":
         return xla == "PJRT"
     return Path("/dev/nvidiactl").exists() if accelerator == "cuda" else any(Path("/dev").glob("accel*"))

@@ -91,7 +91,7 @@ class Files:
     lost: list[str] = field(default_factory=list)
 
     def write(self, kind: str, data: bytes, name: str, repeat: int | None = None) -> str | None:
-        """Keep some bytes; `name` is what stands for `.<ext>`. What cannot be kept costs no row: it is noted."""
+        """Keep some bytes; `name` is what stands for `.<ext>`. A file that cannot be kept is noted, and does not fail the row."""
         place = self.folder if repeat is None else self.folder / str(repeat)
         made = place / f"{kind}-{self.basename}{name}"
         try:
@@ -156,7 +156,7 @@ class RunnerSink(Sink):
         self._said = text
 
     def released(self) -> None:
-        """The row is written when its process is gone, which may have had last words."""
+        """The row is written when its process has ended, as that may print last lines."""
         if self.options.print_subprocess and self._said:
             self.watch.printed(self._said)
         if self._taken is not None:
@@ -195,7 +195,7 @@ class RunnerSink(Sink):
         return True
 
     def _again(self, known: Row, reason: str) -> bool:
-        """What is not ok is tried again where that was asked for, and a skip where nothing speaks for it any more."""
+        """What is not ok is tried again where that was asked for, and a skip whose reason no longer applies."""
         how = outcome(known)
         return not reason if how == "skipped" else how != "ok" and self.options.retry == "failed"
 
@@ -402,7 +402,7 @@ def stack_name(experiment: Mapping[str, Any]) -> str:
 
 
 def device_name(experiment: RunnerPoint, record: Record | None) -> str | None:
-    """The device's own name; one of several GPUs is told with the others, as the original does."""
+    """The device's own name; for one of several GPUs the names of all, as in the original."""
     if experiment["accelerator"] == "cpu":
         return cpu.model(cpu.cpuinfo(Path("/")))
     if experiment["accelerator"] == "cuda":

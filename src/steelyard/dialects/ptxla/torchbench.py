@@ -64,7 +64,7 @@ class ModelPolicy:
     unverified: frozenset[str] = frozenset()
 
     def skip(self, model: str, experiment: Mapping[str, Any]) -> str:
-        """Why a model is left out of an experiment; empty where nothing speaks against it."""
+        """Why a model is left out of an experiment; empty if it is included."""
         if model in self.skipped:
             return "the policy skips this model"
         kind = KINDS[experiment["test"]]
@@ -110,7 +110,7 @@ def models(checkout: Path) -> list[str]:
     """The models of a checkout, by their folders; none of their code runs."""
     place = checkout / MODELS
     if not place.is_dir():
-        raise UsageError(f"{checkout} is no checkout of TorchBench", why=f"it has no folder {MODELS}")
+        raise UsageError(f"{checkout} is not a checkout of TorchBench", why=f"it has no folder {MODELS}")
     return sorted(item.name for item in place.iterdir() if (item / "__init__.py").is_file() and not item.name.startswith((".", "_")))
 
 

@@ -75,7 +75,7 @@ def of_functions(name: str, base: str, test: str, backend: str, device: str, thr
 
 @dataclass(frozen=True)
 class Microbench:
-    """Where all that is asked for is measured, and who hears of it."""
+    """The place where all cases are measured, and the sink for results."""
 
     manner: Manner
     place: Place
@@ -154,7 +154,8 @@ class LineWriter(Sink):
     pairs: dict[str, Pair] = field(default_factory=dict)
 
     def take(self, job: Job, record: Record, arrays: Arrays) -> None:
-        """A stack that is not here costs all comparisons, and so does a function that cannot be one: an error of ours, not its own."""
+        """Take a record. A missing stack fails all comparisons, and so does a function that cannot be one: an error of ours, not its
+        own."""
         if record.status == "unsupported":
             raise NothingMeasured(record.reason)
         if record.status == "failed" and job.case.workload == FUNCTION and "traceback" not in record.effective:

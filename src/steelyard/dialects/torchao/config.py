@@ -31,7 +31,7 @@ NO_SHAPE = LayerShape("", 0, 0, 0)
 
 
 def recognise(path: Path) -> bool:
-    """By its keys; a file that is no YAML at all is left to whoever can say why."""
+    """By its keys; a file that is not YAML is left to a reader that can say why."""
     try:
         text = read_text(path) if path.suffix.lower() in (".yml", ".yaml") else ""
         return (reading.MODELS in text or "_recipe_names" in text) and reading.recognise(parse(text, str(path), "yaml", aliases=True))
@@ -58,7 +58,7 @@ def catalogue(files: tuple[str, ...], place: Place | None = None) -> Catalogue:
 
 
 def checked(rows: Iterable[LayerRow], known: Catalogue) -> list[LayerRow]:
-    """The rows with what their workloads take of them, and a key each; one that names what nobody has says so.
+    """The rows with what their workloads take of them, and a key each; a row with an unknown name has that as its mistake.
 
     Shapes that a workload does not take are one row. Each name is looked up once.
     """

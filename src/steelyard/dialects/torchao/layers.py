@@ -49,8 +49,8 @@ def pairings(quantizations: Sequence[str], sparsities: Iterable[str]) -> list[tu
 class LayerRow:
     """One config of the original; `use_compile` is None where both are timed, and `mode` is how torch.compile is called.
 
-    `axes` are those of its workload with their usual values, once that is known; `place` is where it stands in the file. `note` is
-    what the file asks for in vain, and `trouble` is why it cannot be measured, where that is known before.
+    `axes` are those of its workload with their usual values, once that is known; `place` is where it stands in the file. `note` is what the
+    file requests without effect, and `trouble` is why it cannot be measured, where that is known before.
     """
 
     name: str

@@ -62,7 +62,7 @@ def untried(row: LayerRow) -> Line:
 
 
 def measured(row: LayerRow, records: Mapping[Form, Record], deltas: Mapping[Question, Delta | str], run: str) -> Line:
-    """The line of a row; a comparison that was not made is told by its reason, and has no speedup."""
+    """The line of a row; a comparison that was not made has its reason instead of a speedup."""
     line = config_line(row)
     base, recipe, main = torchao.FORMS[bool(row.use_compile)]
     for form, record in records.items():

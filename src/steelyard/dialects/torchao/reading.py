@@ -1,4 +1,4 @@
-"""A config of TorchAO's micro-benchmarks, read whole: every mistake is told by its line and key path."""
+"""A config of TorchAO's micro-benchmarks, read whole: every mistake is reported with its line and key path."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class TorchaoPage(CheckedFile):
 
 
 def recognise(data: Any) -> bool:
-    """Whether it is such a config: none of ours has these keys."""
+    """Whether it is such a config: our own files never have these keys."""
     return isinstance(data, dict) and bool({QUANTIZATION, SPARSITY, MODELS} & set(data))
 
 
@@ -96,7 +96,7 @@ def _recipes(page: TorchaoPage, data: Mapping[str, Any]) -> list[tuple[str, str 
         spot = f"{SPARSITY}[{place}]"
         if name == "None":
             page.loosely(
-                page.wrong, spot, "the word None is no recipe", "write null, or leave it out: every recipe also runs without sparsity"
+                page.wrong, spot, "the word None is not a recipe", "write null, or leave it out: every recipe also runs without sparsity"
             )
         elif name is not None and not (isinstance(name, str) and layers.sparse_variant(name)):
             hint = 'YAML reads 2:4 without quotes as a number: write "2:4"' if name == 124 else ""
@@ -105,7 +105,10 @@ def _recipes(page: TorchaoPage, data: Mapping[str, Any]) -> list[tuple[str, str 
             sparsities.append(name)
             if not any(found[1] == name for found in layers.pairings(quantizations, [name])):
                 page.loosely(
-                    page.wrong, spot, f"{name} goes with none of the recipes", f"it goes with {', '.join([BASELINE, *layers.TAKES_SEMI])}"
+                    page.wrong,
+                    spot,
+                    f"{name} fits none of these recipes",
+                    f"it goes with {', '.join([BASELINE, *layers.TAKES_SEMI])}",
                 )
     return layers.pairings(quantizations, sparsities)
 

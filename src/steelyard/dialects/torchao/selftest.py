@@ -1,4 +1,4 @@
-"""`as torchao --self-test`: a tiny config from end to end, through the same door as any other, and what came of each part."""
+"""`as torchao --self-test`: a tiny config from end to end, run like any other, with the result of each part."""
 
 from __future__ import annotations
 

@@ -112,7 +112,7 @@ class LayerSink(RowSink):
                 self._put(row.key, lines.untried(replace(row, trouble=row.trouble or "it was not measured")))
 
     def save(self) -> None:
-        """The whole file again, as what is in it changed; where the run ended early, also the rows whose turn had not come."""
+        """Write the whole file again, as its rows changed; where the run ended early, also the rows whose turn had not come."""
         self.done = [self.ready[row.key] for row in self.layers if row.key in self.ready]
         save(self.path, lines.csv_text(self.done, self.form))
 
@@ -166,7 +166,7 @@ class TorchaoRun:
         found, filters = config.checked(rows, config.catalogue(self.options.files)), self.options.filters
         kept = [row for row in found if not filters or any(part in row.key for part in filters)]
         if not kept:
-            raise NothingMeasured("no row is left by --filter", why=f"a row is told as {found[0].key}", do="give a part of such a line")
+            raise NothingMeasured("no row is left by --filter", why=f"a row is named {found[0].key}", do="give a part of such a line")
         return kept
 
     def _show(self, place: str, line: Line) -> None:

@@ -136,7 +136,7 @@ def _merging(metadata: str | None, runners: str | None, dependencies: str | None
 
 
 def _merged(paths: Sequence[Path], merging: Merging, *, strict: bool, complete: bool) -> list[tuple[Path, list[dict[str, Any]]]]:
-    """The records of every file with what CI knows; all mistakes of all files are told at once, before anything is done."""
+    """The records of every file with CI's metadata; all mistakes of all files are reported at once, before anything is done."""
     from steelyard.dialects.v3 import reading, schema
 
     made: list[tuple[Path, list[dict[str, Any]]]] = []
@@ -188,7 +188,7 @@ def upload_files(
     paths: tuple[Path, ...], metadata: str | None, runners: str | None, dependencies: str | None, dry_run: bool, url: str | None,
     folder: Path | None, if_none: str, strict: bool,
 ) -> int:  # fmt: skip
-    """Merge, check and upload; a dry run unless told otherwise. Every file goes to v3/REPO/WORKFLOW_ID/JOB_ID/NAME.
+    """Merge, check and upload; a dry run by default. Every file goes to v3/REPO/WORKFLOW_ID/JOB_ID/NAME.
 
     UPLOADER_USERNAME and UPLOADER_PASSWORD in the environment are the credentials of the service; they are never printed or
     kept. Exits with 3 where the service refused a file, and with 5 where there is none and --if-no-files-found=error.
@@ -241,7 +241,7 @@ def _kept(target: Path, content: bytes) -> Path:
 
 
 def _placed(files: Sequence[tuple[Path, list[dict[str, Any]]]]) -> dict[str, list[dict[str, Any]]]:
-    """The records of every file by where they go; a file whose job is not known is told and left out, as the upload action does."""
+    """The records of every file by where they go; a file whose job is not known is reported and left out, as the upload action does."""
     from steelyard.dialects.v3 import schema, upload
 
     found: dict[str, list[dict[str, Any]]] = {}

@@ -26,7 +26,7 @@ class Placed:
 
 @dataclass
 class RecordsFile:
-    """The records of a file, and what in it is none, in words with file and line."""
+    """The records of a file, and its invalid parts, in words with file and line."""
 
     found: list[Placed] = field(default_factory=list)
     trouble: list[UsageError] = field(default_factory=list)
@@ -39,7 +39,7 @@ class RecordsFile:
         return [*told, *([f"… and {more} more records were skipped"] if more > 0 else [])]
 
     def refuse(self) -> None:
-        """Raise what would only be told otherwise."""
+        """Raise mistakes instead of only reporting them."""
         if len(self.trouble) == 1:
             raise self.trouble[0]
         if self.trouble:
@@ -69,9 +69,8 @@ def read(path: Path) -> RecordsFile:
 
 
 def parse(content: bytes, name: str) -> RecordsFile:
-    """The records in a text: JSON as a whole, or else line by line; what is no record is kept as trouble with its line.
-
-    Where not even a line is JSON, the text is told as a whole: once, not once for every line.
+    """The records in a text: JSON as a whole, or else line by line; anything else is kept as a mistake with its line. If not even one line
+    is JSON, the whole text is one mistake.
     """
     if not content.strip():
         return RecordsFile(trouble=[UsageError("the file is empty", where=name)])
@@ -115,7 +114,7 @@ def _take(made: RecordsFile, data: Any, where: str) -> None:
         if not isinstance(item, dict):
             made.trouble.append(UsageError(f"expected an object, not {shown(item)}", where=place))
         elif "metric" not in item:
-            made.trouble.append(UsageError("metric: is missing, so it is no record of the database", where=place))
+            made.trouble.append(UsageError("metric: is missing, so it is not a record of the database", where=place))
         else:
             made.found.append(Placed(place, item))
 

@@ -1,7 +1,7 @@
 """Files of the database as runs, for compare, gate, show and report.
 
 Records that `steelyard export` wrote are the cases they were, with direction, interval, count and status. Those of other writers
-have values and names alone: a case is told by what a dashboard groups by, and direction by the name of the metric.
+have values and names alone: a case is identified by what a dashboard groups by, and direction by the name of the metric.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ LONGEST_VALUE = 200
 MOST_EXTRA = 24
 MOST_COUNTED = 1_000_000
 FARTHEST = 2**40
-"""Seconds; a later timestamp is no date."""
+"""Seconds; larger timestamps are not dates."""
 PROVENANCE = ("device", "arch")
 VOLATILE = re.compile(r"(^|_)(time|timestamp|date|sha|commit|branch|url|uri|id|host|hostname|path|dir|version|command|repro|log)($|_)")
 """Words in the name of an extra that say where or when, not what; a case must not depend on them."""
@@ -82,7 +82,7 @@ def fits(data: Any) -> bool:
 
 
 def read(data: Any, path: Path) -> list[ForeignSource]:
-    """A source for every job and machine, oldest first; what was skipped is told with the newest, which is shown first."""
+    """A source for every job and machine, oldest first; what was skipped is noted at the newest, which is shown first."""
     name = text(path.name)
     found = data if isinstance(data, RecordsFile) else taken(data, name)
     occasions: dict[Occasion, list[Placed]] = {}
@@ -205,7 +205,7 @@ def _foreign_case(record: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
 
 @functools.lru_cache(256)
 def _dtype_key(dtype: str) -> str:
-    """A recipe such as int8wo stands where a number format does, and is none."""
+    """A recipe such as int8wo, written in place of a number format."""
     try:
         canonical(dtype)
     except UsageError:
@@ -214,7 +214,7 @@ def _dtype_key(dtype: str) -> str:
 
 
 def _value(given: str) -> str | bool | int:
-    """A text as what it stands for, where that is plain to see."""
+    """A text as the number or boolean that it obviously stands for."""
     if given in ("true", "false"):
         return given == "true"
     return int(given) if re.fullmatch(r"0|[1-9][0-9]{0,17}", given) else text(given, LONGEST_VALUE)
@@ -270,7 +270,7 @@ def _status(extra: Mapping[str, str]) -> tuple[Status, str]:
 
 
 def _conditions(case: Mapping[str, Any], extra: Mapping[str, str]) -> dict[str, Any]:
-    """What our own records tell of the machine while they were measured, as far as it is what it should be."""
+    """Facts of our own records about the machine while measuring, as far as they are valid."""
     found: dict[str, Any] = {"threads": case["threads"]}
     if re.fullmatch(r"[A-D?]", extra.get("noise", "")):
         found["noise"] = extra["noise"]
@@ -284,7 +284,7 @@ def _number(value: Any) -> float | None:
 
 
 def _cannot_be_nothing(name: str, figure: Figure) -> bool:
-    """A time or a speedup of 0 is none; a count or a loss may be."""
+    """A time or a speedup of 0 is invalid; a count or a loss of 0 is fine."""
     return figure.unit == "s" or any(word in name for word in ("speedup", "latency", "time"))
 
 

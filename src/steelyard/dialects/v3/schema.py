@@ -1,6 +1,6 @@
-"""The database's columns and their types, once: what is checked, and what the JSON Schema says, both come from here.
+"""The database's columns and their types, once: both the checks and the JSON Schema come from here.
 
-The database itself checks nothing when a file is sent; a wrong type is found hours later, in a log that nobody reads.
+The database itself checks nothing when a file is sent; a wrong type is found hours later, in a log of the service.
 """
 
 from __future__ import annotations
@@ -172,7 +172,7 @@ def check(record: Any, where: str, *, complete: bool = False) -> None:
 
 
 def schema(*, complete: bool = False) -> dict[str, Any]:
-    """The JSON Schema of a record, for whoever checks files without Steelyard."""
+    """The JSON Schema of a record, to check files without Steelyard."""
     made = _schema(RECORD)
     made["required"] = [*made["required"], *(key for key in METADATA if complete and key not in STAND_INS)]
     made["properties"]["schema_version"] = {"const": VERSION}

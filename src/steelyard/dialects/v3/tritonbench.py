@@ -26,7 +26,7 @@ def read(path: Path) -> list[Row]:
 def of_run(run: Run) -> list[Row]:
     """A run as records, with an operator, its input and its implementation in the columns that are for them.
 
-    A machine that the file does not tell is left out, so that the metadata of the CI job can tell it.
+    A machine that the file does not name is left out, so that the metadata of the CI job can add it.
     """
     known = {record.id: record for record in run.records}
     made = export.records(run)

@@ -103,7 +103,7 @@ def packed(records: Sequence[Mapping[str, Any]]) -> bytes:
 
 @dataclass(frozen=True)
 class UploadAnswer:
-    """What the service said, and what that means."""
+    """The service's reply, and what it means."""
 
     code: int
     words: str
@@ -123,7 +123,7 @@ class _Stay(urllib.request.HTTPRedirectHandler):
 def check_address(url: str) -> None:
     """Refuse an address to which a password would travel in the open, other than on this machine, or that holds one itself.
 
-    No part of it is ever told but its host: a password or a token may stand anywhere in what was typed.
+    Only its host is ever printed: a password or a token may stand anywhere in what was typed.
     """
     try:
         parts = urllib.parse.urlsplit(url)

@@ -1,7 +1,6 @@
-"""What a station's host runs first: it takes our code, finds or makes an interpreter that can run it, and keeps the station until it ends.
-
-Sent as a program of its own, so it uses the standard library alone, and on an old Python says that it is old. The other end of the talk is
-`hosting.py`: each line is JSON, and a line that tells a number of bytes is followed by them.
+"""The first program on a station's host: it receives our code, finds or makes an interpreter that can run it, and supervises the station
+until it ends. It is sent as one file, so it uses only the standard library, and reports a Python that is too old. The other end of the talk
+is `hosting.py`: each line is JSON, and a line that tells a number of bytes is followed by them.
 
     here   {"facts": {"python": "3.11.2", …}}
     there  {"code": DIGEST, "packages": {"numpy": {"digest": DIGEST, "fits": "cpython-311-x86_64-linux-gnu"}}, …}
@@ -67,7 +66,7 @@ class Unfit(Exception):
 
 
 def say(**words: object) -> None:
-    """One line to whoever sent us."""
+    """Send one line to the conductor's host."""
     with contextlib.suppress(OSError):
         sys.stdout.write(json.dumps(words) + "\n")
         sys.stdout.flush()
@@ -80,7 +79,7 @@ def fail(what: str, do: str = "") -> int:
 
 
 def error_of(line: str) -> str:
-    """What a line of `fail` tells; nothing for another line."""
+    """The failure in a line of `fail`; None for another line."""
     with contextlib.suppress(ValueError):
         found = json.loads(line)
         if isinstance(found, dict) and found.get("error"):
@@ -89,7 +88,7 @@ def error_of(line: str) -> str:
 
 
 def facts() -> dict[str, Any]:
-    """What the other side is to know of this interpreter."""
+    """Facts about this interpreter for the other side."""
     return {"python": platform.python_version(), "old": sys.version_info[:2] < OLDEST, "executable": sys.executable, "fits": fits(),
             "host": socket.gethostname()}  # fmt: skip
 
@@ -132,7 +131,7 @@ def folder() -> Path:
 
 
 def forget(home: Path) -> None:
-    """Remove code that nobody has used for weeks."""
+    """Remove code that was not used for weeks."""
     for path in home.iterdir():
         with contextlib.suppress(OSError):
             if path.is_dir() and time.time() - path.stat().st_mtime > UNUSED:
@@ -207,7 +206,7 @@ def create(home: Path, given: dict[str, str], stack: str, name: str) -> str:
 
 
 def keep(command: list[str], given: dict[str, str], seconds: float, ticket: bytes | None) -> int:
-    """Run the station, adopt whatever it leaves behind, and end all of it when it ends, our input does or we are told to."""
+    """Run the station, adopt whatever it leaves behind, and end all of it when it ends, our input ends, or a signal asks for it."""
     ctypes.CDLL(None).prctl(SUBREAPER, 1, 0, 0, 0)
     ends, told = os.pipe()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
@@ -240,7 +239,7 @@ def keep(command: list[str], given: dict[str, str], seconds: float, ticket: byte
 
 
 def die_with_parent() -> None:
-    """No station outlives its keeper."""
+    """Make sure that the station ends with this process."""
     ctypes.CDLL(None).prctl(DEATH_SIGNAL, signal.SIGTERM, 0, 0, 0)
 
 

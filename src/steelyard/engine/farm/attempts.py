@@ -1,7 +1,7 @@
 """Who has what: the groups of a run, the numbered attempts at each, and which answer counts.
 
-A group is with one station at most. Only the attempt with the last number counts, and of that only what was not there yet; so
-whatever a network or a station that comes back from the dead repeats, every case is kept once. Plain state without clock or network.
+A group is with one station at most. Only the attempt with the last number counts, and of that only what was not there yet; so even if a
+network or a returning station repeats answers, every case is kept once. Plain state without clock or network.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from steelyard.engine.farm.groups import JobGroup
 from steelyard.engine.farm.wire import AttemptMark
 
 MOST_DEATHS = 3
-"""A group that has taken so many stations with it is not offered again."""
+"""A group at which this many stations were lost is not offered again."""
 
 
 @dataclass
@@ -28,7 +28,7 @@ class GroupState:
     begun: bool = False
     """Whether its station has said that it began a case of the attempt."""
     deaths: list[str] = field(default_factory=list)
-    """What became of the stations that were lost at it."""
+    """How the stations that were lost at it ended."""
     troubles: list[str] = field(default_factory=list)
     """Why stations could not do it."""
     avoid: set[str] = field(default_factory=set)
@@ -56,7 +56,7 @@ class AttemptLedger:
     def begin(self, number: int, station: str) -> AttemptMark:
         """The next attempt at a group, by a station."""
         state = self.states[number]
-        assert not state.over and not state.holder, f"group {number} is with {state.holder or 'nobody, and over'}"
+        assert not state.over and not state.holder, f"group {number} is with {state.holder or 'no station, and over'}"
         state.attempt, state.received, state.begun = state.attempt + 1, 0, False
         state.holder = state.last_holder = station
         self.held.setdefault(station, []).append(number)
@@ -78,13 +78,13 @@ class AttemptLedger:
         return True
 
     def finish(self, number: int) -> None:
-        """A group has all that it will get."""
+        """Mark a group as finished."""
         self._let_go(self.states[number])
         self._open -= not self.states[number].over
         self.states[number].over = True
 
     def give_back(self, number: int, *, avoid: bool = False) -> None:
-        """A group is free again, by nobody's fault; `avoid` says that its station cannot do it."""
+        """Make a group free again without counting a failure; `avoid` says that its station cannot do it."""
         state = self.states[number]
         if avoid:
             state.avoid.add(state.holder)
@@ -105,7 +105,7 @@ class AttemptLedger:
         return [self.states[number] for number in self.held.get(station, ())]
 
     def stale(self, marks: Collection[AttemptMark], station: str) -> list[AttemptMark]:
-        """Those attempts of a station that count no more."""
+        """The attempts of a station that no longer count."""
         return [mark for mark in marks if not self.counts(mark, station)]
 
     def _let_go(self, state: GroupState) -> None:

@@ -13,7 +13,7 @@ DAYS = "30"
 
 
 def made_for(address: str) -> tuple[str, str]:
-    """A self-signed certificate and its key, both as PEM; the key is on the disk for a moment, in a folder that nobody else can read."""
+    """A self-signed certificate and its key, both as PEM; the key is on the disk for a moment, in a folder that other users cannot read."""
     program = shutil.which("openssl")
     if program is None:
         raise UsageError(

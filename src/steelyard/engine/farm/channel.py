@@ -19,7 +19,7 @@ OPENING = 10.0
 
 @dataclass
 class Channel:
-    """An open connection; whatever is wrong with what comes raises Refused, and its end EOFError."""
+    """An open connection; an invalid message raises Refused, the end of the connection EOFError."""
 
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter

@@ -1,4 +1,4 @@
-"""The conductor of a farm: hands groups to stations, keeps what comes back, and settles what was lost by numbered attempts."""
+"""The conductor of a farm: gives groups to stations, stores their answers, and repeats lost groups as numbered attempts."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ from steelyard.errors import HostsLost, told
 from steelyard.model.record import Record, Status
 
 TICK, GATHER = 0.1, 0.005
-"""Seconds between two looks at everything, and what is waited for more of what came at once: the disk is waited for once for all."""
+"""Seconds between two rounds, and how long to wait for further messages, so that one disk sync serves several."""
 PARTING = 5.0
 LOOK_EVERY = 1.0
 """Seconds between looks at what the launcher says."""
 MOST_MESSAGES = 500
 MOST_UNINVITED = 20
-"""Refused peers without the secret that are told of one by one; anybody who reaches the port can be one."""
+"""Refused peers without the secret that are logged one by one; anyone who reaches the port can be one."""
 
 
 class Conductor:
@@ -121,7 +121,7 @@ class Conductor:
         self.dispatch()
 
     async def connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, secret: bytes) -> None:
-        """A peer: nothing that it says counts until it has proved that it knows the secret."""
+        """Serve a peer: its messages are ignored until it has proved that it knows the secret."""
         if task := asyncio.current_task():
             self._talks.add(task)
             task.add_done_callback(self._talks.discard)
@@ -151,7 +151,7 @@ class Conductor:
 
     @contextlib.contextmanager
     def _minding(self) -> Iterator[None]:
-        """What goes wrong here and is not the peer's doing, such as a full disk, ends the run and not one connection."""
+        """Errors that the peer did not cause, such as a full disk, end the run, not only one connection."""
         try:
             yield
         except Refused:
@@ -162,12 +162,12 @@ class Conductor:
             raise EOFError("the run ends") from error
 
     def _refuse(self, peer: str, name: str, channel: Channel | None, why: str) -> None:
-        """A peer that has no business here, or a station that sends what it must not; of uninvited ones many are told as one."""
+        """Refuse an uninvited peer, or a station that sends something invalid; many uninvited ones are logged as one."""
         view = self.fleet.get(name)
         self._refused[view.joining.life if view and view.channel is channel else name] += 1
         if name or self._refused[""] <= MOST_UNINVITED:
             who = f"station {name}" if name else f"a connection from {peer}"
-            more = "; further ones are not told of" if not name and self._refused[""] == MOST_UNINVITED else ""
+            more = "; further ones are not listed" if not name and self._refused[""] == MOST_UNINVITED else ""
             self.run.journal.note("refused", peer=peer, station=name, reason=why)
             self.run.warn(f"refused: {who}: {' '.join(why.split())}{more}")
         if view and view.channel is channel:
@@ -258,7 +258,7 @@ class Conductor:
                 await channel.drained()
 
     def _calibrated(self, view: StationView, found: Calibrated) -> None:
-        """A host has said how fast it is: of which kind it is, or why it should not measure."""
+        """Take in a host's calibration: find its kind, or set it aside."""
         try:
             view.speed = HostSpeed.of(found)
         except ValueError as error:
@@ -287,12 +287,12 @@ class Conductor:
             self.run.watch.note(text)
 
     def _wait(self, view: StationView, why: str) -> None:
-        """A station cannot begin for now: whoever looks on is told, here and in `steelyard farm`."""
+        """Report that a station cannot begin for now, here and in `steelyard farm`."""
         self.run.journal.note("waits", station=view.name, reason=why[:1000])
         self.run.watch.waiting(f"{view.host}: {why[:1000]}")
 
     def _take_answer(self, view: StationView, answer: GroupAnswer | GroupDone) -> None:
-        """An answer that counts, if it is a new one."""
+        """Store an answer that counts, if it is a new one."""
         mark = answer.mark
         state = self.ledger.states[mark.group]
         try:
@@ -336,7 +336,7 @@ class Conductor:
             self._wake.set()
 
     def _finish(self, view: StationView, state: GroupState, trouble: str) -> None:
-        """A group is done, or could not be done there."""
+        """Close an attempt: its group is done, or could not be done there."""
         number = state.group.number
         intake.forget_files(view, AttemptMark(number, state.attempt))
         missing = [job for job in state.group.jobs if job.case.id not in self.run.writer.done]
@@ -355,7 +355,7 @@ class Conductor:
         self._wake.set()
 
     def _drop(self, view: StationView, message: CaseBegun | StationWord | AttachmentPiece | GroupAnswer | GroupDone) -> None:
-        """What comes of an attempt that counts no more is forgotten by both; what is said twice of one that is over is no news."""
+        """Drop answers to an attempt that no longer counts; repeated answers to a finished one are ignored."""
         mark = message.mark
         state = self.ledger.states.get(mark.group)
         if isinstance(message, (GroupAnswer, GroupDone)):
@@ -367,10 +367,10 @@ class Conductor:
             self._dropped.add(mark)
             self.run.journal.note("dropped", station=view.name, group=mark.group, attempt=mark.attempt)
             now = f"attempt {state.attempt}" if state else "no such group"
-            self.run.warn(f"dropped: answers of {view.host} to attempt {mark.attempt} at group {mark.group}, which counts no more ({now})")
+            self.run.warn(f"dropped answers of {view.host} to attempt {mark.attempt} at group {mark.group}, which no longer counts ({now})")
 
     def lose(self, view: StationView, reason: str) -> None:
-        """A station is gone: what it had goes elsewhere."""
+        """Handle a lost station: its groups go elsewhere."""
         if self.fleet.get(view.name) is not view:
             return
         self.fleet.remove(view.name)
@@ -389,7 +389,7 @@ class Conductor:
             self.roster.follow(view.name)
 
     def _set_aside(self, view: StationView, reason: str, *, noisy: bool = False) -> None:
-        """A station gets nothing more, and what it has not begun goes elsewhere."""
+        """Set a station aside: it gets no more groups, and those not begun go elsewhere."""
         view.aside, view.noisy = reason, noisy
         self.run.journal.note("aside", station=view.name, host=view.joining.host, reason=reason)
         for state in list(self.ledger.of(view.name)):
@@ -421,8 +421,8 @@ class Conductor:
             self._send(view, self._offer(mark))
 
     def _take_again(self, view: StationView, why: str) -> None:
-        """A noisy host is used after all: its results are better than none, and say what they were made beside."""
-        self.run.warn(f"{view.host} measures all the same, since {why}: {view.aside}")
+        """Use a noisy host after all: its results are better than none, and they record the load."""
+        self.run.warn(f"{view.host} measures anyway, since {why}: {view.aside}")
         self.run.journal.note("back", station=view.name, reason=why)
         view.aside, view.noisy, view.lenient = "", False, True
         self.dispatcher.feed(view.name)
@@ -449,17 +449,17 @@ class Conductor:
         self._unkept.clear()
 
     def _cut_silent(self, now: float) -> None:
-        """A connection on which nothing came is cut, and a station that does not come back is lost."""
+        """Close silent connections, and count stations that do not come back as lost."""
         for view in self.fleet:
             if view.channel and now - view.heard > self.terms.silence:
                 view.channel.close()
                 view.channel, view.cut = None, now
             if view.cut is not None and view.channel is None and now - view.cut > self.terms.grace:
-                self.lose(view, "it was not heard of any more")
+                self.lose(view, "it stopped answering")
                 self.launcher.drop(view.name)
 
     def _look(self, now: float) -> None:
-        """What the launcher says, and what nobody can do."""
+        """Take in the launcher's reports, and groups that no host can do."""
         for state in self.roster.look(now):
             if state.phase == "waiting" and state.reason:
                 self.run.watch.waiting(f"{state.name} waits: {state.reason}")
@@ -483,7 +483,7 @@ class Conductor:
         if not (coming or sound or any(view.noisy for view in self.fleet)):
             last = [view.aside for view in self.fleet] or self.roster.reasons()
             why = last[-1] if last else "none could be started"
-            raise HostsLost("no station is left", why=why, do="the same command with --resume goes on")
+            raise HostsLost("no station is left", why=why, do="continue: the same command with --resume")
         if coming or not sound or now - self._fitted < self.terms.fit:
             return
         for needs, numbers in list(self.dispatcher.waiting.needs()):

@@ -11,7 +11,7 @@ from steelyard.model.experiment import DEVICES
 from steelyard.model.units import parse_count
 
 DECLARED = "STEELYARD_DEVICES"
-"""Devices that nothing here can count, such as tpu=4, set for a station by whoever starts it."""
+"""Devices that cannot be counted here, such as tpu=4, set for a station by the program that starts it."""
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 
 

@@ -1,4 +1,4 @@
-"""Which station gets which group next: who has room, what fits it, and where a part of the group was made before."""
+"""Which station gets which group next: free stations, fitting groups, and where a part of the group was measured before."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ class Dispatcher:
             self.queue(group.number)
 
     def feed(self, name: str) -> None:
-        """A station has room."""
+        """Note that a station has room."""
         self._hungry.add(name)
 
     def queue(self, number: int, *, first: bool = False) -> None:
-        """A group waits, and may be for any station."""
+        """Add a waiting group, which may fit any station."""
         group = self.ledger.states[number].group
         self.waiting.add(number, GroupNeeds.of(group, self._memory, self._envs), first=first)
         self._hungry.update(view.name for view in self.fleet)
 
     def requeue(self, number: int, *, avoid: bool = False) -> None:
-        """A group that a station has is free again."""
+        """Put a group back that a station had."""
         self.ledger.give_back(number, avoid=avoid)
         self.queue(number, first=True)
 

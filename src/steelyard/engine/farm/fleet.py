@@ -29,9 +29,9 @@ class StationView:
     cut: float | None = None
     """When its connection was lost, if it was."""
     aside: str = ""
-    """Why it gets nothing more, if so."""
+    """Why it gets no more groups, if so."""
     noisy: bool = False
-    """Whether that is noise, which is better than no host at all."""
+    """Whether the reason is noise; a noisy host is better than none."""
     lenient: bool = False
     """Whether it measures although it is noisy."""
     speed: HostSpeed | None = None
@@ -59,11 +59,11 @@ class StationView:
 
     @property
     def host(self) -> str:
-        """What people call it: the host, and the station where there are several."""
+        """Its name in messages: the host, and the station if there are several."""
         return f"{self.joining.host} ({self.joining.name})"
 
     def learn(self, record: Record) -> None:
-        """What a record says of the host beside its case."""
+        """Take in what a record reports about its host."""
         load, telemetry = record.effective.get(OTHER_LOAD), record.effective.get("telemetry")
         if isinstance(load, (int, float)):
             self.loads.append(float(load))

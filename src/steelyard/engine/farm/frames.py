@@ -1,7 +1,7 @@
 """Frames between a conductor and its stations: each of a bounded length, counted, and signed with a secret made for the run.
 
 Both sides draw a nonce first, and each direction has a key made of both, so that a frame of another connection, a repeated one, or one
-sent back to where it came from has a wrong signature. Nothing that an uninvited peer sends is ever read as more than bytes.
+sent back to where it came from has a wrong signature. Data from an uninvited peer is never decoded.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ HEAD = _HEAD.size + MAC
 
 
 class Refused(SteelyardError):
-    """A peer that is not what it should be; the connection ends."""
+    """An invalid peer; the connection ends."""
 
 
 def greet() -> bytes:
@@ -34,7 +34,7 @@ def greet() -> bytes:
 def reply_to(greeting: bytes, secret: bytes) -> tuple[bytes, FrameKeys]:
     """What a station answers, which proves that it has the secret, and the keys of the connection."""
     if len(greeting) != GREETING or not greeting.startswith(MAGIC):
-        raise Refused("this is no conductor of a farm", why="its greeting is another", do="check the address")
+        raise Refused("this is not a conductor of a farm", why="its greeting is not that of a conductor", do="check the address")
     nonce = secrets.token_bytes(NONCE)
     keys = FrameKeys.of(secret, greeting[len(MAGIC) :], nonce)
     return nonce + keys.proof(b"station"), keys
@@ -49,7 +49,7 @@ def admit(greeting: bytes, reply: bytes, secret: bytes) -> tuple[bytes, FrameKey
 
 
 def confirm(confirmation: bytes, keys: FrameKeys) -> None:
-    """Whether the conductor has the secret too; a station tells nothing to one that has not."""
+    """Whether the conductor has the secret too; a station sends nothing to a conductor without it."""
     if not hmac.compare_digest(confirmation, keys.proof(b"conductor")):
         raise Refused("the conductor does not have the secret of this run")
 
@@ -66,7 +66,7 @@ class FrameKeys:
         return cls(_sign(secret, b"connection", conductors, stations))
 
     def proof(self, of: bytes) -> bytes:
-        """What only one who has the secret can say, and each side differently."""
+        """A proof that needs the secret, different for each side."""
         return _sign(self._whole, b"proof", of)
 
     def seal(self, of: bytes) -> FrameSeal:

@@ -55,7 +55,7 @@ def _places(job: Job) -> Iterable[Place]:
 
 
 def unpack(data: bytes, folder: Path) -> None:
-    """Lay the files out below a folder; a name that leads out of it is none of ours."""
+    """Lay the files out below a folder; a name that leads out of it is refused."""
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         if sum(item.file_size for item in archive.infolist()) > MOST:
             raise SteelyardError("the archive of files is larger than any that is sent")

@@ -1,4 +1,4 @@
-"""What must stay on one machine: cases that are compared, with their base, and cases that share a worker by wish."""
+"""What must stay on one machine: cases that are compared, with their base, and cases set to share a worker."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class JobGroup:
 
     @property
     def named(self) -> str:
-        """What people call it: its first case, and how many more."""
+        """Its name in messages: the first case, and how many more."""
         more = f" and {len(self.jobs) - 1} more" if len(self.jobs) > 1 else ""
         return f"{self.jobs[0].case.id}{more}"
 

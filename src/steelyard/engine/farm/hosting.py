@@ -1,4 +1,4 @@
-"""Our end of getting a station going on another host: the code that travels, and the talk with what runs there first.
+"""Our end of getting a station going on another host: the code to send, and the dialogue with the first program there.
 
 `arriving.py` is the other end. A parcel is named by a digest of its content, so a host that has it from before is not sent it again.
 """
@@ -25,7 +25,7 @@ from steelyard.engine.farm.launchers import Invitation
 from steelyard.errors import UsageError
 
 NEEDED = ("numpy", "msgspec", "click")
-"""What a station imports beyond the standard library and Steelyard."""
+"""Packages that a station imports besides the standard library and Steelyard."""
 DIGITS = 16
 STAMP = (2020, 1, 1, 0, 0, 0)
 FETCH = (
@@ -40,7 +40,7 @@ class HostRefused(UsageError):
 
 
 class HostEnded(HostRefused):
-    """A host was gone before it had said anything that explains it."""
+    """A host was lost without an explanation."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Cargo:
     stacks: Sequence[str] = ()
 
     def offer(self, home: str = "") -> dict[str, Any]:
-        """What the far side is told, to choose from."""
+        """The offer to the far side, to choose from."""
         packages = {name: {"digest": parcel.digest, "fits": parcel.fits} for name, parcel in self.packages.items()}
         told = {"code": self.code.digest, "packages": packages, "command": list(self.command), "variables": dict(self.variables)}
         return {**told, "stacks": list(self.stacks), "home": home}
@@ -72,7 +72,7 @@ class Cargo:
         """A parcel that was asked for."""
         known = {parcel.digest: parcel.file for parcel in (self.code, *self.packages.values())}
         if digest not in known:
-            raise HostRefused("it asked for code that we do not have")
+            raise HostRefused("it requested code that does not exist here")
         return known[digest].read_bytes()
 
 
@@ -212,7 +212,7 @@ class HostTalk:
         """What the far interpreter is; one that is too old is refused."""
         facts: Mapping[str, Any] = self._line(self.patience).get("facts") or {}
         if not facts:
-            raise HostRefused("it did not say what it is")
+            raise HostRefused("it did not identify itself")
         if facts["old"]:
             what = f"its {facts['executable']} is Python {facts['python']}"
             raise HostRefused(what, why="3.11 or newer is needed", do="name a newer one")
@@ -237,14 +237,14 @@ class HostTalk:
         self.send(json.dumps(words).encode() + b"\n")
 
     def _line(self, patience: float) -> dict[str, Any]:
-        """The next line that is one of ours; what a login script prints is passed over."""
+        """The next line that is one of ours; output of login scripts is skipped."""
         while True:
             try:
                 text = self.hear(patience)
             except TimeoutError as error:
                 raise HostRefused("it does not answer", why=str(error)) from None
             if not text:
-                raise HostEnded("it ended without a word")
+                raise HostEnded("it ended without any output")
             if text.startswith(b"{"):
                 try:
                     found = json.loads(text)

@@ -1,4 +1,4 @@
-"""What a station sends is checked before it is kept: it may speak of its own group's cases alone, and no path of its is ever used."""
+"""Checks what a station sends before it is stored: only cases of its own group are accepted, and its paths are never used."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _PATH = re.compile(r"attachments/[A-Za-z0-9][A-Za-z0-9._-]{0,120}")
 
 
 def offer_of(joining: Joining) -> HostOffer:
-    """What the host of a station has to offer."""
+    """The resources of a station's host."""
     memory = joining.machine.get("memory")
     total = memory.get("total") if isinstance(memory, Mapping) else 0
     return HostOffer(joining.key[:64], dict(joining.devices), total if isinstance(total, int) else 0, joining.envs)
@@ -48,7 +48,7 @@ def take_piece(piece: AttachmentPiece, view: StationView) -> None:
 
 
 def forget_files(view: StationView, mark: AttemptMark) -> None:
-    """What is on its way of an attempt is wanted no more."""
+    """Drop the pending attachments of an attempt."""
     view.files = {key: data for key, data in view.files.items() if key[0] != mark}
 
 
@@ -57,7 +57,7 @@ def record_of(answer: GroupAnswer, group: JobGroup, view: StationView, writer: R
     record = read_record(answer.line)
     job = next((job for job in group.jobs if job.case.id == record.id), None)
     if job is None:
-        raise Refused(f"a record is of {record.id[:120]!r}", why=f"group {group.number} has no such case")
+        raise Refused(f"it sent a record of {record.id[:120]!r}", why=f"group {group.number} has no such case")
     speed = {SPEED: dict(view.kind_speed)} if view.kind_speed else {}
     where = {"name": view.joining.host, "station": view.name, "machine": view.offer.machine, "attempt": answer.mark.attempt, **speed}
     kept = [_kept_file(item, answer.mark, view, writer) for item in record.attachments]
@@ -79,7 +79,7 @@ def pair_of(answer: GroupAnswer, group: JobGroup) -> tuple[Pair, Arrays]:
     pair = read_pair(answer.line)
     wanted = {(job.case.id, job.vs.id) for job in (*group.jobs, *group.pairs) if job.vs}
     if (pair.head.id, pair.base.id) not in wanted:
-        raise Refused(f"a comparison is of {pair.head.id[:120]!r}", why=f"group {group.number} has no such pair")
+        raise Refused(f"it sent a comparison of {pair.head.id[:120]!r}", why=f"group {group.number} has no such pair")
     return replace(pair, samples=[]), _checked(arrays_of(answer))
 
 

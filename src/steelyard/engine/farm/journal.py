@@ -1,4 +1,4 @@
-"""What a farm did, beside its run: which attempt went where, what was lost, who was set aside. A killed conductor goes on by it.
+"""What a farm did, beside its run: which attempt went where, what was lost, who was set aside. A restarted conductor continues from it.
 
 farm.jsonl, a line for each event; `begun` is on the disk before a station hears of the attempt, so no number is ever used twice.
 """
@@ -42,7 +42,7 @@ class JournalEvent:
 
 
 class Journal:
-    """The open journal of a run; nobody else writes it, since the run itself is locked."""
+    """The open journal of a run; only this process writes it, since the run is locked."""
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / FILE
@@ -76,7 +76,7 @@ class Journal:
         return found
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         os.close(self._fd)
 
 

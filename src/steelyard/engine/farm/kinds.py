@@ -27,7 +27,7 @@ QUIET, LOUDER, WAITING = 0.05, 4.0, 0.05
 a CPU."""
 MOST_KINDS = 50
 THROTTLES = frozenset(name for bit, name in SLOWED.items() if bit & HARMFUL)
-"""What slows a GPU down that should not; its power cap is part of what it is."""
+"""Reasons for lowered GPU clocks that count as disturbance; the normal power cap does not."""
 _KEY = re.compile(r"[0-9a-f]{12}")
 
 
@@ -57,7 +57,7 @@ class HostSpeed:
 
 
 def unfit(speed: HostSpeed, others: Sequence[HostSpeed]) -> str:
-    """Why a host should not measure, beside others of its kind: its noise, or what else has its CPUs; nothing where it may."""
+    """Why a host should not measure, compared with others of its kind: its noise, or what else has its CPUs; nothing where it may."""
     usual_wait = statistics.median([other.waited for other in others]) if others else 0.0
     if speed.waited > WAITING and speed.waited > LOUDER * usual_wait:
         return f"other programs had its CPU for {percent(speed.waited)} of a calibration"

@@ -34,7 +34,7 @@ from steelyard.engine.farm.wire import (
 
 DONE, REFUSED, DESERTED = 0, 3, 4
 PATIENCE = 60.0
-"""Seconds that a conductor may be away; then it is gone, and so are we."""
+"""Seconds that a conductor may be away; then the station ends."""
 FIRST_WAIT, LONGEST_WAIT = 0.2, 5.0
 DEAF = 5
 """Beats without a word from the other side after which it is taken for gone."""
@@ -91,7 +91,7 @@ class StationLine:
         return None
 
     def finished(self) -> None:
-        """The group that was given last is done."""
+        """Note that the last group is done."""
         with self._lock:
             self._current = None
 
@@ -169,7 +169,7 @@ class StationLine:
                 self._channel, self._welcomed = None, False
             if not self.over and time.monotonic() - self._heard_at > self.welcome.patience:
                 never = f"it cannot reach {ticket.host}, port {ticket.port}: {trouble}"
-                self.leave(DESERTED, "the conductor is gone" if self._joined.is_set() else never)
+                self.leave(DESERTED, "the conductor has ended" if self._joined.is_set() else never)
             await self._pause(wait)
             wait = min(2 * wait, LONGEST_WAIT)
 
@@ -179,11 +179,11 @@ class StationLine:
             await asyncio.sleep(min(0.1, seconds))
 
     def _hear_launcher(self) -> None:
-        """Standard input is open for as long as whoever started us is there."""
+        """Standard input stays open as long as the process that started us lives."""
         assert self._watched is not None
         if not os.read(self._watched, 4096):
             self._loop.remove_reader(self._watched)
-            self.leave(DESERTED, "whoever started this station is gone")
+            self.leave(DESERTED, "the process that started this station has ended")
             if self._channel:
                 self._channel.close()
 
@@ -234,7 +234,7 @@ class StationLine:
             self.leave(DONE, message.reason)
 
     def _forget(self, mark: AttemptMark, number: int) -> None:
-        """The conductor has these; with the last of an attempt, nothing is left of it."""
+        """Drop answers that the conductor has stored; after the last one of an attempt, all of it."""
         with self._lock:
             held = {place: item for place, item in self._kept.items() if item[0] == mark and item[1] <= number}
             for place in held:

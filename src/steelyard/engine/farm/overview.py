@@ -1,4 +1,4 @@
-"""Where a run on a farm stands, from its journal: stations, what each is at, what was kept, how fast, and how long it may take yet."""
+"""The progress of a run on a farm, from its journal: stations, what each is at, what was kept, how fast, and how long it may take yet."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class FarmOverview:
         return found
 
     def take(self, event: JournalEvent) -> None:
-        """What one more line changes."""
+        """Take in one more line of the journal."""
         name = event.text("station")
         station = self.stations.get(name)
         if event.kind == "opened":
@@ -128,7 +128,7 @@ class FarmOverview:
         try:
             os.kill(pid, 0)
         except ProcessLookupError:
-            return "its conductor is gone; the command with --resume goes on"
+            return "its conductor has ended; continue: the same command with --resume"
         except OSError:
             return ""
         return ""
@@ -163,7 +163,7 @@ def told(event: JournalEvent) -> str:
         "lost": "{station} is lost: {reason}",
         "gone": "{station} did not come: {reason}",
         "aside": "{station} ({host}) is set aside: {reason}",
-        "back": "{station} measures all the same, since {reason}",
+        "back": "{station} measures anyway, since {reason}",
         "refused": "{station}{peer} was refused: {reason}",
         "dropped": "late answers of {station} to attempt {attempt} at group {group} were dropped",
         "closed": "the run is over: {reason}",

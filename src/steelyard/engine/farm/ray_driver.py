@@ -92,7 +92,7 @@ class Driver:
             sys.stdout.flush()
 
     def give_up(self) -> None:
-        """Ray tries for minutes to connect, and cannot be told how long."""
+        """Ray tries for minutes to connect, and has no setting for that."""
         self.say(error=f"Ray did not connect to {self.orders['address']} within {CONNECT:.0f} s")
         os._exit(2)
 

@@ -1,4 +1,4 @@
-"""A station's side of a group: what supervision keeps, tells and cannot weigh goes to the conductor, numbered."""
+"""A station's side of a group: records, notes and missing comparisons go to the conductor, numbered."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ ROOM = 1 << 20
 
 
 class Outlet(Protocol):
-    """Where a station's words go: `answer` is kept until the conductor has it on its disk, `tell` is lost where nobody listens."""
+    """Where a station's words go: `answer` is kept until the conductor has it on its disk, `tell` is lost if there is no connection."""
 
     def answer(self, mark: AttemptMark, number: int, message: FarmMessage) -> None: ...
     def tell(self, message: FarmMessage) -> None: ...
@@ -96,7 +96,7 @@ class RelayKeeper:
 
 
 class RelayWatch(NoWatch):
-    """Tells the conductor what a station is at, not more often than anybody reads."""
+    """Reports a station's current step to the conductor, at a limited rate."""
 
     def __init__(self, mark: AttemptMark, outlet: Outlet, clock: Callable[[], float] = time.monotonic) -> None:
         self._mark, self._outlet, self._clock = mark, outlet, clock

@@ -17,7 +17,7 @@ class Roster:
         self.launcher = launcher
         self.states: dict[str, StationState] = {}
         self.ask: Callable[[], None] = lambda: None
-        """Asks for one more station; set by whoever has the invitations."""
+        """Asks for one more station; set by the owner of the invitations."""
         self._spare = 2 + 2 * launcher.count
         self._settled: set[str] = set()
         """Stations that are gone and were followed by another one, if any."""
@@ -40,7 +40,7 @@ class Roster:
         return name in self._settled
 
     def follow(self, name: str) -> None:
-        """A station is gone: ask for a fresh one in its place, once for each, and not again and again where none does any work."""
+        """After a lost station ask for a new one, once for each, and not endlessly if none does any work."""
         if name not in self._settled and self._spare > 0:
             self._spare -= 1
             self.ask()
@@ -52,6 +52,6 @@ class Roster:
         return [state for state in absent if now - self._running.get(state.name, now) < LATE]
 
     def reasons(self) -> list[str]:
-        """What is told of those that did not come."""
+        """Messages about stations that did not come."""
         late = f"it runs, and has not joined in {LATE / 60:.0f} minutes"
         return [state.reason or late for state in self.states.values() if state.reason or state.phase == "running"]

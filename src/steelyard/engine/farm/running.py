@@ -48,7 +48,7 @@ class Farm:
     def of(cls, plan: Plan) -> Farm:
         """The farm that a plan names; what cannot be done away from here is refused before anything is opened."""
         if plan.experiment.script:
-            raise UsageError("a script cannot be run on other machines", why="its own code says what is measured", do="leave --on out")
+            raise UsageError("a script cannot be run on other machines", why="its own code decides what is measured", do="leave --on out")
         return cls(plan.on)
 
     def check(self) -> None:
@@ -144,7 +144,7 @@ def undone(group: JobGroup, writer: RunWriter) -> bool:
 
 
 def _welcome(plan: Plan, writer: RunWriter, farm: Farm) -> Welcome:
-    """What all stations are told of the run."""
+    """The message about the run that all stations get."""
     places = [place for job in (*plan.jobs, *plan.pairs) for place in _places(job)]
     named = {str(env.python): env.name for env in envs.listing()}
     interpreters = {place.python: named.get(place.python, "") for place in places}

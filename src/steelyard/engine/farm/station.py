@@ -72,7 +72,7 @@ class Station:
         os.chdir(here)
 
     def _measure(self, offer: Offer, crew: Crew) -> None:
-        """A whole group; what prevents it on this host is told, and another may try."""
+        """Measure a whole group; if this host cannot, report why, so that another host can try."""
         keeper = RelayKeeper(offer, self.line, self.folder)
         watch, trouble = RelayWatch(offer.mark, self.line), ""
         try:
@@ -135,7 +135,7 @@ def serve(ticket: Ticket, piped: bool) -> int:
     made = [env.name for env in envs.listing() if not env.trouble]
     joining = joining_of(ticket, machine, key, envs=tuple(made), devices=devices.count(machine), steelyard=__version__)
     line = StationLine(ticket, joining, sys.stdin.fileno() if piped else None)
-    signal.signal(signal.SIGTERM, lambda *_: line.leave(DONE, "it was told to end"))
+    signal.signal(signal.SIGTERM, lambda *_: line.leave(DONE, "it was asked to end"))
     with TemporaryDirectory(prefix="steelyard-station-", ignore_cleanup_errors=True) as folder:
         if line.open():
             Station(line, Path(folder), key, dict(line.welcome.sources)).work()

@@ -44,7 +44,7 @@ def read_ticket(source: str) -> Ticket:
 
 
 def _first_line(fd: int) -> bytes:
-    """Byte by byte, so that what follows is left to whoever watches the end of it."""
+    """Read byte by byte, so that nothing beyond the line is taken from the input."""
     found = bytearray()
     while len(found) < LONGEST and (byte := os.read(fd, 1)):
         if byte == b"\n":

@@ -29,7 +29,7 @@ MOST_NAME, MOST_WORDS = 200, 4000
 
 @dataclass(frozen=True)
 class AttemptMark:
-    """A group and the number of the attempt at it, by which an answer is told from that of an earlier one."""
+    """A group and the number of the attempt at it, by which an answer is distinguished from that of an earlier one."""
 
     group: int
     attempt: int
@@ -126,7 +126,7 @@ class Offer:
 
 @dataclass(frozen=True)
 class Withdrawal:
-    """An attempt that counts no more: what is begun of it is stopped, and its answers are forgotten."""
+    """An attempt that no longer counts: what is begun of it is stopped, and its answers are forgotten."""
 
     mark: AttemptMark
 
@@ -163,7 +163,7 @@ class CaseBegun:
 
 @dataclass(frozen=True)
 class StationWord:
-    """What a station's watch is told: a phase of the case, that it waits, or a note."""
+    """A message for a station's progress: a phase of the case, that it waits, or a note."""
 
     mark: AttemptMark
     kind: Literal["phase", "waiting", "note"]

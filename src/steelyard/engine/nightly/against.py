@@ -13,7 +13,7 @@ from steelyard.analyze.provenance import commit_of
 from steelyard.analyze.unpaired import Both
 from steelyard.codec.policy import Policy
 from steelyard.engine.nightly.lines import Night, Withheld
-from steelyard.engine.nightly.standing import Base, Tonight, is_mended
+from steelyard.engine.nightly.standing import Base, Tonight, is_fixed
 from steelyard.errors import SteelyardError, exit_code, told
 from steelyard.model.pair import MARGIN, Delta
 from steelyard.model.record import Record
@@ -92,7 +92,7 @@ def _elsewhere(before: Before, groups: Mapping[str, Sequence[str]]) -> list[str]
     told_of = []
     for id, cases in list(groups.items())[1:]:
         shown = f"{len(cases)} cases are" if len(cases) > 1 else f"{cases[0]} is"
-        told_of.append(f"{shown} held against the night of {name_of(before.runs[id])}, the last good one there")
+        told_of.append(f"{shown} compared with the night of {name_of(before.runs[id])}, the last good one for them")
     return told_of
 
 
@@ -118,7 +118,7 @@ def fitting(policy: Policy, sides: tuple[RunsSide, RunsSide], run: Run) -> Polic
 
 
 def confirmed(comparison: Comparison, policy: Policy, again: Confirm, pending: Collection[str] = ()) -> Comparison:
-    """The comparison with its suspects measured again, and those that wait to be mended; where that cannot be done it says why."""
+    """The comparison with its suspects measured again, and those that wait to be fixed; if that is not possible, the reason."""
     try:
         comparison = gate.confirmed(comparison, policy, again)
         left = [
@@ -164,10 +164,10 @@ def carried(judgement: Judgement, before: Before, run: Run, deltas: Sequence[Del
             continue
         if pending.together and judgement.suite and judgement.suite.counts:
             continue
-        if is_mended(pending, tonight) or same_code(before.runs.get(pending.base), run, case, tonight.records):
+        if is_fixed(pending, tonight) or same_code(before.runs.get(pending.base), run, case, tonight.records):
             continue
         seen = next((finding for finding in known if finding.case == case and finding.ratio is not None), None)
-        words = f"{_since(pending, before)}, and tonight does not show that it is mended"
+        words = f"{_since(pending, before)}, and this night does not show that it is fixed"
         extra.append(replace(seen or _of_then(pending, policy), kind="regression", counts=True, reason=words))
     places = {(finding.case, finding.metric) for finding in extra}
     rest = [finding for finding in known if finding.ratio is None or (finding.case, finding.metric) not in places]

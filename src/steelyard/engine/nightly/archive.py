@@ -73,7 +73,7 @@ class Archive:
             os.close(fd)
 
     def _check_lines(self) -> None:
-        """A night whose line cannot be kept afterwards is better not begun."""
+        """Check before a night begins that its line can be written afterwards."""
         try:
             os.close(os.open(self.root / FILE, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK))
         except FileNotFoundError:
@@ -116,7 +116,7 @@ class Archive:
     def before(self, experiment: str, machine_key: str, created: str = "") -> list[Night]:
         """The nights of an experiment on a machine that one begun at `created` can be held against, oldest first.
 
-        Where all are dated after it, a clock was set back; then those count, and that is told.
+        Where all are dated after it, a clock was set back; then those count, with a warning.
         """
         limit = moment(created) if created else float("inf")
         here = [night for night in self.nights() if (night.experiment, night.machine_key) == (experiment, machine_key)]
@@ -154,10 +154,10 @@ class Archive:
         return False
 
     def leave(self, orphans: Sequence[RunInfo]) -> None:
-        """Give nights that will not go on their line, so that nobody looks for them."""
+        """Give nights that will not go on their line, so that they are listed."""
         for info in reversed(orphans):
             with contextlib.suppress(StoreError):
-                headline = "measured to the end, and never judged" if info.sealed else "killed before its end"
+                headline = "measured completely, but not judged" if info.sealed else "killed before its end"
                 self.append(night_of(read_run(info.path), UNFINISHED, INTERRUPTED, headline=headline))
 
     def accept(self, ref: str, reason: str, patterns: Sequence[str] = ()) -> Night:
@@ -221,7 +221,7 @@ class Archive:
         return gone
 
     def _report(self, file: str) -> Path | None:
-        """A report that a line names, where it is one; a line that names any other place is not believed."""
+        """A report that a line names, where it is one; other paths in a line are ignored."""
         parts = Path(file).parts
         path = self.root / file
         ours = len(parts) > 2 and parts[0] == REPORTS and _FOLDER.fullmatch(parts[1]) and ".." not in parts
@@ -239,7 +239,7 @@ def _named_in(line: bytes) -> set[str]:
 
 
 def _made_here(info: RunInfo) -> bool:
-    """Whether a folder has the name that the store gave it; a copy of a run under another name is somebody's."""
+    """Whether a folder has the name that the store gave it; a copy of a run under another name belongs to the user."""
     return re.fullmatch(r"\d{8}T\d{6}-" + re.escape(info.id), info.path.name) is not None
 
 

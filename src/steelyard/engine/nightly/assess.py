@@ -43,7 +43,7 @@ class Terms:
 
 @dataclass(frozen=True)
 class Assessment:
-    """All that is known of a night once it is measured; without a good night before it there is no `base`, and no comparison."""
+    """A measured night; without a good night before it there is no `base`, and no comparison."""
 
     run: Run
     outcome: str
@@ -61,7 +61,7 @@ class Assessment:
 
     @property
     def faster(self) -> list[str]:
-        """The cases that are faster than their base, from which slow drift is told from now on."""
+        """The cases that are faster than their base, from which slow drift is measured from now on."""
         deltas = self.comparison.deltas if self.comparison else []
         return list(dict.fromkeys(delta.head for delta in deltas if delta.metric == "time" and delta.verdict == "faster"))
 
@@ -89,7 +89,7 @@ def assess(run: Run, before: Before, terms: Terms, store: Store, *, mistaken: bo
 
 
 def _alone(run: Run, policy: Policy, mistaken: bool) -> Assessment:
-    """The verdict of a night that has nothing to be held against: what the run itself deserves, known failures aside."""
+    """The verdict of a night without a base: by the run's own results, without known failures."""
     left = [record for record in run.records if not (record.status in BAD and gate.excuse(policy, record.id, record.status))]
     code = conduct.judge(replace(run, records=tuple(left)), mistaken=mistaken)
     bad, good = (sum(record.status in statuses for record in left) for statuses in (BAD, ("ok",)))
@@ -125,7 +125,7 @@ def _again(base: Run, head: Run, consent: Consent, tell: Tell) -> Confirm:
     def again(deltas: list[Delta]) -> Again:
         noisy = sum(not gate.looks_slower(delta) for delta in deltas)
         seen = [f"{number_of(len(deltas) - noisy, 'case')} looked slower than in run {base.id}"] if noisy < len(deltas) else []
-        seen += [f"{number_of(noisy, 'case')} could not be told from run {base.id}"] if noisy else []
+        seen += [f"{number_of(noisy, 'case')} could not be distinguished from run {base.id}"] if noisy else []
         tell(f"{' and '.join(seen)}: to be measured again, both commits interleaved")
         return confirm(base, head, [delta.head for delta in deltas], consent, min(delta.margin for delta in deltas))
 

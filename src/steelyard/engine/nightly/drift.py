@@ -1,7 +1,7 @@
 """Slow drift: steps too small to be seen in any one night that add up against the oldest good night of a window.
 
 Levels are compared, not nights: the middle of the first good nights since the anchor with the middle of the last ones, by the
-noise that earlier nights show. That much alone is told with its numbers. What looks slower beyond the margin is measured again,
+noise that earlier nights show. That alone is only reported with its numbers. What looks slower beyond the margin is measured again,
 tonight's commit and the anchor's interleaved, and what that confirms is a regression like any other.
 """
 
@@ -45,9 +45,9 @@ class Drift:
 
     @property
     def words(self) -> str:
-        """Since when, and why no single night said so."""
+        """Since when, and why no single night showed it."""
         since = f"since the night of {self.anchor.header.created[:10]} ({self.anchor.id})"
-        found = f"drift over {self.nights} nights {since}, in steps too small to be seen one by one"
+        found = f"drift over {self.nights} nights {since}, in steps too small to be detected one by one"
         return found if self.delta.paired else f"{found}; unpaired, not confirmed"
 
 
@@ -112,7 +112,8 @@ def drifted(found: Sequence[Drift], again: Callable[[Run], Confirm], confirm: bo
 
 
 def findings_of(found: Sequence[Drift], policy: Policy, *, strict: bool = False) -> list[Judged]:
-    """What the gate is told: confirmed beyond the margin counts; of the rest, what is slower at all is listed, and counts when strict."""
+    """The finding for the gate: confirmed beyond the margin counts; of the rest, what is slower at all is listed, and counts when
+    strict."""
     strict, sure = strict or policy.unclear == "fail", policy.unconfirmed == "fail"
     made = []
     for item in found:

@@ -110,7 +110,7 @@ def spend(
 
 
 def _more(extras: Extras, archive: Archive, night: Night, folder: Path) -> Iterator[str]:
-    """What else was asked for; the verdict stands by now, so trouble with it is only told."""
+    """What else was asked for; the verdict is final by now, so trouble with it is only a warning."""
     if extras.keep and (gone := archive.prune(night.experiment, extras.keep, (night.run, night.base))):
         yield f"{len(gone)} old night{'' if len(gone) == 1 else 's'} removed"
     try:
@@ -135,15 +135,15 @@ def _measured(
     before, rest = _orphans(archive, ready.fingerprint(conduct.machine_key(ready, machine), machine))
     archive.leave(rest)
     if before and before.sealed:
-        tell(f"run {before.id} was measured to the end and not judged: going on with that")
+        tell(f"run {before.id} was measured completely and not judged: continuing with it")
         return read_run(before.path)
     if before:
-        tell(f"going on with run {before.id}, which was killed")
+        tell(f"continuing run {before.id}, which was killed")
     return conduct.execute(ready, archive.store, command, watching, resume=before.id if before else None).run
 
 
 def _orphans(archive: Archive, fingerprint: str) -> tuple[RunInfo | None, list[RunInfo]]:
-    """The killed night that this one goes on with, and all others that nobody will."""
+    """The killed night that this one continues, and all others, which will not be continued."""
     left, limit = archive.orphans(), moment(now()) - GOES_ON_S
     near = [info for info in left if info.fingerprint == fingerprint and moment(info.created) > limit]
     fitting = next((info for info in near if not edited_since(info.path)), None)

@@ -124,7 +124,7 @@ def _waiting(found: Assessment) -> Iterator[str]:
         lines = []
         for item in found.withheld[:MOST_COMMITS]:
             since, base = (code(dates.get(run, run)) for run in (item.since, item.base))
-            lines.append(f"- {code(item.case, 300)}: {item.why} since {since}, held against {base}")
+            lines.append(f"- {code(item.case, 300)}: {item.why} since {since}, compared with {base}")
         yield "\n".join(lines)
         if more := len(found.withheld[MOST_COMMITS:]):
             yield f"and {more} more: `withheld` in verdict.json"
@@ -145,7 +145,7 @@ def _since(since: Sequence[Since]) -> Iterator[str]:
     material = [item for item in since if item.material]
     if material:
         yield f"### Since when ({len(material)})"
-        yield "Levels that changed some nights ago and can be told from noise since this night:"
+        yield "Levels that changed some nights ago and are distinguishable from noise since this night:"
         yield "\n".join(f"- {code(item.case, 300)}: {code(change_line(item.change), 300)}" for item in material[:MOST_COMMITS])
     if small := len(since) - len(material):
         yield f"{small} change{'' if small == 1 else 's'} of level within the margin: `steelyard show CASE --history`."

@@ -3,7 +3,7 @@
 A night becomes the base of a case when it is shown, or at least looks, no slower there than the base before it. A night that is
 slower never does, unless someone accepts it by name; nor does one that looks slower beyond the margin and could not be
 measured again, or one in which the case broke. So what got slower is compared with the last good night, night after night,
-until it is mended or accepted.
+until it is fixed or accepted.
 
 Beside the base every case has an anchor: the oldest good night of a window since it was last accepted or found faster. Steps
 that are too small to be seen in any one night add up against the anchor.
@@ -84,9 +84,9 @@ def looks_slower(delta: Delta) -> bool:
 
 @dataclass(frozen=True)
 class Tonight:
-    """What a night says of its cases: `deltas`, the kinds of findings that count by case, its records, and what all cases say as one.
+    """Results of a night for its cases: `deltas`, the kinds of findings that count by case, its records, and what all cases say as one.
 
-    `excused` tells for a case whether it may be slower, `trusted` whether runs made apart are proof enough that it is mended.
+    `excused` tells for a case whether it may be slower, `trusted` whether runs made apart suffice to call it fixed.
     """
 
     run: str
@@ -146,14 +146,14 @@ def _alone(case: str, told: Sequence[Delta], tonight: Tonight, pending: Withheld
         return None
     if any(delta.verdict == "slower" for delta in told):
         return "slower"
-    if pending and pending.why in TOLD_SLOWER and not is_mended(pending, tonight):
+    if pending and pending.why in TOLD_SLOWER and not is_fixed(pending, tonight):
         return pending.why
     if any(map(looks_slower, told)):
         return "unclear"
     return pending.why if pending and not any(delta.ratio for delta in told) else None
 
 
-def is_mended(pending: Withheld, tonight: Tonight) -> bool:
+def is_fixed(pending: Withheld, tonight: Tonight) -> bool:
     """Whether tonight shows that what was slower is so no more: settled within the margin, or faster.
 
     Runs made apart cannot take back a regression, which interleaved ones showed. What all cases showed as one they also take back.

@@ -23,7 +23,7 @@ from steelyard.engine.process import end_orphans, keep_orphans
 from steelyard.engine.referee.drawing import Drawers, count
 from steelyard.engine.referee.options import JudgeOptions
 from steelyard.engine.referee.parcel import ALIGNMENT, SharedMemory
-from steelyard.engine.referee.partner import Ended, Partner, Sabotaged, mended, settings
+from steelyard.engine.referee.partner import Ended, Partner, Sabotaged, restored, settings
 from steelyard.engine.referee.sound import sound_facts
 from steelyard.errors import UsageError
 from steelyard.files import read_text
@@ -93,9 +93,9 @@ class Court:
     calm: dict[int, float] = field(default_factory=dict)
     """What a call of the reference took in each of its stands before any candidate came."""
     until: float | None = None
-    """When the time of the candidate that is heard is over."""
+    """The deadline of the current candidate."""
     heard: Partner | None = None
-    """The candidate that is heard: it stands still while inputs are drawn and answers are looked at."""
+    """The current candidate: it is stopped while inputs are drawn and answers are checked."""
 
     @classmethod
     @contextlib.contextmanager
@@ -159,7 +159,7 @@ class Court:
 
     def untouched(self) -> None:
         """Raise what a candidate did to the judge's own processes, if anything."""
-        if self.nursery is not None and (done := mended(self.nursery.process.pid, self.nursery_settings)):
+        if self.nursery is not None and (done := restored(self.nursery.process.pid, self.nursery_settings)):
             raise Sabotaged(f"{NURSERY} {done} while this candidate was heard")
         if any(_inode(path) != was for path, was in self.files.items()):
             self.spoilt = True
@@ -285,16 +285,16 @@ class Court:
         return list(found["slots"])
 
     def still(self) -> contextlib.AbstractContextManager[None]:
-        """The candidate that is heard stands still: what it did meanwhile would be on no clock."""
+        """Stop the current candidate: work it did meanwhile would not be timed."""
         return contextlib.nullcontext() if self.heard is None else self.heard.standing_still()
 
     def hold(self, slots: Sequence[Mapping[str, Any]], numbers: Sequence[int], place: int) -> None:
-        """Raise if the inputs of a call are not in shared memory as they were drawn: whoever maps them may also write there."""
+        """Raise if the inputs of a call are not in shared memory as they were drawn: a process that maps them can also write there."""
         if not self.drawers.holds(self.examiner, slots[place], numbers[place]):
             raise Sabotaged("the inputs that the reference gets were written over while this candidate was heard")
 
     def verify(self, partner: Partner, items: Sequence[Mapping[str, Any]], wide: str = "") -> list[Mapping[str, Any]]:
-        """What the examiner says of answers that a stand has shown."""
+        """The examiner's findings on answers that a stand has shown."""
         assert isinstance(partner, Stander)
         with self.still():
             self.untouched()
@@ -364,7 +364,7 @@ def _inode(path: str) -> tuple[int, int] | None:
 
 
 def sweep(root: Path | None) -> None:
-    """Take away folders of judges that were killed: nobody else will."""
+    """Remove folders left by judges that were killed."""
     for folder in Path(root or tempfile.gettempdir()).glob(f"{PREFIX}*"):
         pid = folder.name.removeprefix(PREFIX).partition("-")[0]
         if pid.isdigit() and not Path(f"/proc/{pid}").exists():

@@ -17,7 +17,7 @@ from steelyard.model.judging import Problem, Ruling, Submission
 from steelyard.model.record import Status
 
 DIGEST = "digest"
-"""The fact of a ruling by which it is known again: what was asked, of which candidate, by content."""
+"""The key of a ruling's facts that identifies it: problem and candidate, by content."""
 
 
 def check_named(named: Iterable[str]) -> None:
@@ -82,7 +82,7 @@ def _refused(path: str, problem: Problem, options: JudgeOptions, error: Steelyar
 
 
 def digest(problem: Problem, submission: Submission, options: JudgeOptions) -> str:
-    """What a ruling answers: the problem and the candidate by their content, the contract, and where they were judged."""
+    """What a ruling is about: the problem and the candidate by their content, the contract, and where they were judged."""
     made = hashlib.blake2b(digest_size=16)
     words = {**asdict(problem), **asdict(submission), "reference": problem.name, "device": options.device, "threads": options.threads}
     made.update(json.dumps(words, sort_keys=True, default=str).encode())

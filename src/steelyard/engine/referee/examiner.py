@@ -136,7 +136,7 @@ class Examiner:
     def equals_null(self, inputs: Sequence[Any], output: Any) -> str:
         """The name of a null candidate that passes for right, where this is its answer and not the right one.
 
-        For inputs to which it has the right answer nobody can tell; wider inputs are asked for that.
+        For inputs to which it has the right answer that cannot be decided; wider inputs are used for that.
         """
         for nonce, passing in self._passing.items():
             expected = self.oracle.expect(inputs) if passing else None
@@ -201,7 +201,7 @@ def pose(problem: Problem, device: str) -> Posed:
 
 
 def seed_of(nonce: bytes, number: int) -> int:
-    """The seed of a draw: without the nonce nobody can tell it."""
+    """The seed of a draw: it cannot be predicted without the nonce."""
     return int.from_bytes(hashlib.blake2b(number.to_bytes(8, "little"), key=nonce[:64], digest_size=4).digest(), "little") % SEEDS
 
 

@@ -1,4 +1,4 @@
-"""The examiner's process: inputs go out as bytes, answers come back as bytes, and what is expected never leaves."""
+"""The examiner's process: inputs go out as bytes, answers come back as bytes, and expected answers never leave the process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the reference answers: in its own format, in double precision, and on inputs that rounding moved."""
+"""The reference's answers: in its own format, in double precision, and on inputs that rounding moved."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ PATIENCE = 2.0
 def bytes_that_matter(inputs: Sequence[Any], ask: Callable[[list[Any]], Any], seed: int) -> float:
     """Bytes of the input arrays of which every element that was tried changes the answer.
 
-    Of a reference that does not give the same bits twice nothing can be said, and nothing counts.
+    For a reference that does not give the same bits twice this cannot be decided, and no bytes count.
     """
     first = pieces(ask(list(inputs)))
     if not _equal(first, pieces(ask(list(inputs)))):

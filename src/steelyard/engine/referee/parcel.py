@@ -96,7 +96,7 @@ def pack(value: Any, memory: SharedMemory) -> dict[str, Any]:
 
 
 def _tensor(value: Any, memory: SharedMemory) -> dict[str, Any]:
-    """The bytes that lie at a tensor's address, and what they mean; a class of its own is told."""
+    """The bytes that lie at a tensor's address, and what they mean; a subclass is noted."""
     try:
         data, found = _TENSORS[0].raw(value)
     except Exception as error:

@@ -35,7 +35,7 @@ class Ended(Exception):
 
 
 class Sabotaged(Exception):
-    """A process of the judge's own was stopped, ended or changed while a candidate was heard."""
+    """A process of the judge's own was stopped, ended or changed while a candidate was judged."""
 
 
 class Forged(Exception):
@@ -89,7 +89,7 @@ class Partner:
         """The words of an answer, if it is one to what was asked."""
         found = _sound(answer, self.talk.subject)
         if found.get("token") != token:
-            raise Forged(f"an answer to '{do}' came that was not asked for")
+            raise Forged(f"an answer to '{do}' came without a request")
         if not sound_answer(do, words, found):
             raise Forged(f"an answer to '{do}' came that no harness gives")
         return found
@@ -131,12 +131,12 @@ class Partner:
             os.sched_setaffinity(self.pid, cpus)
 
     def remember(self) -> None:
-        """Note its settings: whoever asks later whether they were changed compares with these."""
+        """Note its settings, to detect changes later."""
         self.settings = settings(self.pid)
 
     def touched(self) -> str:
-        """What somebody else did to it, if anything; it is put right again."""
-        return mended(self.pid, self.settings)
+        """What another process did to it, if anything; it is undone."""
+        return restored(self.pid, self.settings)
 
     def _below(self) -> list[int]:
         found = tree(self.pid)
@@ -146,7 +146,7 @@ class Partner:
         return found
 
     def left_running(self) -> list[int]:
-        """Processes that it has started and that still run, also where it is gone itself and they belong to nobody."""
+        """Processes that it has started and that still run, even if it has ended itself."""
         self._below()
         return [pid for pid, start in self.met.items() if start and _started(pid) == start]
 
@@ -181,8 +181,8 @@ def settings(pid: int) -> tuple[int, frozenset[int]] | None:
     return None
 
 
-def mended(pid: int, was: tuple[int, frozenset[int]] | None) -> str:
-    """What somebody else did to a process, if anything: it was stopped, or has another priority or other CPUs. It is put right again."""
+def restored(pid: int, was: tuple[int, frozenset[int]] | None) -> str:
+    """What another process did to a process, if anything: it was stopped, or has another priority or other CPUs. It is undone."""
     if was is None or (now := settings(pid)) is None:
         return ""
     if _stopped(pid):
@@ -219,13 +219,13 @@ def _sound(answer: Any, subject: str) -> Mapping[str, Any]:
     if isinstance(answer, Lost):
         raise Ended(answer.status, answer.reason, answer.stderr, subject, lost=True)
     if isinstance(answer, Done) or not isinstance(answer, Stepped):
-        raise Ended("failed", "the process ended its job before it was told to", subject=subject)
+        raise Ended("failed", "the process ended its job before it was asked to", subject=subject)
     words = answer.words
     if not isinstance(words, Mapping):
         raise Forged(f"{subject} sent an answer that no harness gives")
     if "status" in words:
         status: Status | None = next((each for each in ENDS if each == words["status"]), None)
         if status is None:
-            raise Forged(f"{subject} said itself how it is to be judged")
+            raise Forged(f"{subject} tried to set its own ruling")
         raise Ended(status, str(words.get("reason", "")), str(words.get("traceback", "")), subject)
     return words

@@ -1,4 +1,4 @@
-"""From what was seen of a candidate to what is said of it: its time against the reference's, charges, and findings."""
+"""Makes the ruling on a candidate from the observations: its time against the reference's, charges, and findings."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ WORTH = 8.0
 CUT = 0.15
 """A block whose process had less CPU time than that share short of its wall time was cut into."""
 OUTSIDE, LEAST_OUTSIDE = 0.25, 3e-4
-"""Work around the calls is told when it is this share of the calls' own time, and so many seconds a block at least."""
+"""Work around the calls is reported if it is this share of the calls' own time, and so many seconds a block at least."""
 ALIKE = 0.9
 """A candidate with the reference's own bits that is not faster than this is probably the reference."""
 FASTEST = {"cpu": 1e12}
@@ -38,7 +38,7 @@ ON_CHIP = 4.0
 
 
 def rule(court: Court, submission: Submission, seen: Evidence) -> Ruling:
-    """The ruling on a candidate that was heard."""
+    """The ruling on a candidate that was judged."""
     names = court.problem.label or court.problem.file, submission.label or submission.file
     tricks = [*court.opening.tricks, *seen.tricks]
     if seen.wrong is not None:
@@ -54,7 +54,7 @@ def rule(court: Court, submission: Submission, seen: Evidence) -> Ruling:
     if all(item.get("identical") for item in seen.checked) and pair.ratio > ALIKE:
         tricks.append(Trick("fallback", "bit-identical to the reference, and not faster: probably the reference itself", voids=False))
     if (trivial := next((trick for trick in court.opening.tricks if trick.kind == "trivial"), None)) and delta.verdict == "faster":
-        delta = replace(delta, verdict="unclear", reason=f"the problem cannot tell work from none: {trivial.words}")
+        delta = replace(delta, verdict="unclear", reason=f"the problem cannot distinguish real work from none: {trivial.words}")
     if delta.verdict == "faster" and times[0] - times[1] > CLAIMED * times[0] and not shown_alone(seen.serial):
         delta = replace(
             delta, verdict="unclear", reason="calls one by one are too noisy to show whether they gain what blocks of calls gain"
@@ -77,7 +77,7 @@ def _why(seen: Evidence) -> str:
 
 
 def verification(seen: Evidence) -> Verification:
-    """What all checked answers say together: the first that is wrong, or the worst error of those that are right."""
+    """The result over all checked answers: the first that is wrong, or the worst error of those that are right."""
     found = seen.wrong or (seen.checked[-1] if seen.checked else {})
     figures: dict[str, float] = {}
     for item in seen.checked:
@@ -186,7 +186,7 @@ def voided(found: Ruling, trick: Trick) -> Ruling:
 
 
 def unsettled(found: Ruling, reason: str) -> Ruling:
-    """A ruling whose times cannot be gone by."""
+    """A ruling whose times are not reliable."""
     delta = None if found.delta is None else replace(found.delta, verdict="unclear", reason=reason)
     return replace(found, delta=delta)
 

@@ -27,7 +27,7 @@ def sound_answer(do: str, asked: Mapping[str, Any], words: Mapping[str, Any]) ->
 
 
 def sound_facts(given: Any) -> dict[str, str]:
-    """What loading a candidate told, as far as it is short and known: it is shown, and nothing follows from it."""
+    """What loading a candidate told, as far as it is short and known: it is shown, but has no influence on the ruling."""
     facts = given if isinstance(given, Mapping) else {}
     return {name: facts[name][:LONGEST_TOLD] for name in TOLD if isinstance(facts.get(name), str)}
 

@@ -1,6 +1,6 @@
 """Where a candidate is called: a process that gets inputs as bytes, calls, and gives the bytes of its outputs.
 
-Nothing in here decides. The process holds no expected answer, no seed and no clock that counts: the judge stamps every step from
+Nothing in here affects the ruling. The process holds no expected answer, no seed and no clock that counts: the judge stamps every step from
 outside, checks the bytes elsewhere, and charges whatever time or CPU is spent around the calls. The reference stands in a process of
 the same kind, so that both have the same harness around them.
 """
@@ -129,7 +129,8 @@ class Stand:
     answer: Mapping[str, Any] | None = None
     """How an answer is described, for candidates that write theirs into given arrays."""
     given: bool = True
-    """Whether the function gets those arrays. The reference does not, but they are made for it all the same: both arms land alike."""
+    """Whether the function gets those arrays. The reference does not, but they are made for it too, so that both arms have the same memory
+    layout."""
     spare: list[Any] = field(default_factory=list)
     noises: dict[tuple[Any, ...], list[Any]] = field(default_factory=dict)
     changed: Callable[[], list[str]] = list
@@ -312,7 +313,7 @@ class Stand:
     def kernels(self) -> Mapping[str, Any]:
         """The kernels or operators of one call, by a profiler, with how often each was launched.
 
-        It is asked when all is timed, because a profiler stays attached and slows later launches. Where it may not look, nothing is told.
+        It is asked when all is timed, because a profiler stays attached and slows later launches. Empty if profiling is not permitted.
         """
         if self.tensors is None or not self.landed:
             return {"kernels": {}}

@@ -1,4 +1,4 @@
-"""One candidate on trial: its answers checked, its calls timed one by one and in blocks, against the reference in a process beside it.
+"""Judges one candidate: its answers checked, its calls timed one by one and in blocks, against the reference in a process beside it.
 
 The judge stamps every step with its own clock. A candidate that moves work out of the calls moves it into a step that is stamped as
 well, and one that answers from anything but the inputs of the call is wrong, since no values come twice.

@@ -25,9 +25,8 @@ CHECKS: tuple[Check, ...] = (
 def examine(
     facts: dict[str, Any], *, root: Path = ROOT, store: Path | None = None, gpus: Sequence[Mapping[str, Any]] | None = None
 ) -> list[Observation]:
-    """Run every check; one that breaks on an odd machine says so instead of stopping the others.
-
-    `gpus` says how each GPU is set; this machine's are asked where it is left out.
+    """Run every check; one that fails on an odd machine reports that without stopping the others. `gpus` has the settings of each GPU, by
+    default those of this machine.
     """
     if gpus is None:
         gpus = settings.ask() if root == ROOT and facts.get("gpus") else ()

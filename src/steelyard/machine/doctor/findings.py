@@ -1,4 +1,4 @@
-"""What a check may look at, and what it says: the words in which the doctor's rooms talk to each other."""
+"""The data of the doctor: what a check can read, and its finding."""
 
 from __future__ import annotations
 

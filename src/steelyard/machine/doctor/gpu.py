@@ -14,12 +14,12 @@ Gpu = Mapping[str, Any]
 
 
 def gpu_driver(scene: Scene) -> Observation | None:
-    """A GPU that cannot be asked about cannot be locked, watched or named in a result."""
+    """Without an answer from the driver a GPU cannot be locked, monitored or named in a result."""
     if scene.gpus:
         names = ", ".join(f"{gpu['index']}: {gpu['name']}" for gpu in scene.gpus)
         return Observation("gpu", "ok", f"{names}; driver {scene.gpus[0]['driver']}")
     if (scene.root / "proc/driver/nvidia/version").exists() or (scene.root / "dev/nvidia0").exists():
-        change, matters = "python -m pip install 'steelyard[nvidia]'", "runs would not say which GPU they measured"
+        change, matters = "python -m pip install 'steelyard[nvidia]'", "runs could not record which GPU they measured"
         return Observation("gpu", "warn", "a driver but no answer about the GPUs", change, matters)
     return None
 
@@ -54,7 +54,7 @@ def steady_mhz(highest: float) -> int:
 
 
 def gpu_applied(scene: Scene) -> Observation | None:
-    """An application clock that somebody set holds for everybody until it is taken back."""
+    """An application clock stays set for all users until it is reset."""
     known = [gpu for gpu in scene.settings if gpu.get("applied_hz") and gpu.get("applied_default_hz")]
     moved = [gpu for gpu in known if gpu["applied_hz"] != gpu["applied_default_hz"]]
     matters = "steady, and every number is that of a GPU at this clock: compare with runs at the same one"
@@ -76,13 +76,13 @@ def _delivered(
 
 def gpu_boost(scene: Scene) -> Observation | None:
     """Older GPUs choose a higher clock by themselves while heat and power allow it."""
-    change = "export CUDA_AUTO_BOOST=0   (for everybody: sudo nvidia-smi --auto-boost-default=0)"
+    change = "export CUDA_AUTO_BOOST=0   (for all users: sudo nvidia-smi --auto-boost-default=0)"
     matters = "clocks follow heat and power: 1-15 % between runs; pairs cancel it"
     return _switch("gpu auto boost", scene.settings, "boost", right=False, wrong="note", change=change, matters=matters)
 
 
 def _switch(name: str, gpus: Sequence[Gpu], key: str, *, right: bool, wrong: Status, change: str, matters: str) -> Observation | None:
-    """A switch that stands right on every GPU, or on how many it does not; no finding where no GPU tells."""
+    """The finding for a switch: right on every GPU, or wrong on how many; None if no GPU reports it."""
     states = [gpu.get(key) for gpu in gpus]
     if all(state is None for state in states):
         return None

@@ -1,4 +1,4 @@
-"""Checks of the processor: who else uses it, how its clock is set, and what it does when it has nothing to do."""
+"""Checks of the processor: who else uses it, how its clock is set, and its idle states."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from steelyard.machine.doctor.findings import Observation, Scene, Status
 from steelyard.model.units import percent, plain
 
 DEEP_S = 1e-5
-"""Seconds to wake from an idle state that nobody minds."""
+"""Seconds to wake from an idle state that do not matter."""
 UNSEEN = "not visible here (usual in a guest)"
 
 
@@ -38,7 +38,7 @@ def governor(scene: Scene) -> Observation:
 
 
 def energy(scene: Scene) -> Observation | None:
-    """A processor that chooses its own clock is told how much to care for energy, whatever the governor is called."""
+    """A processor that chooses its own clock follows an energy preference, whatever the governor is called."""
     said = {read(scene.root, f"{CPUS}/cpu{cpu}/cpufreq/energy_performance_preference") for cpu in _in_use(scene)}
     named = sorted(name for name in said if name)
     if not named:
@@ -110,7 +110,7 @@ def quota(scene: Scene) -> Observation:
 
 
 def idle(scene: Scene) -> Observation | None:
-    """A core that fell asleep deeply answers late and with cold caches."""
+    """A core in a deep idle state wakes late and with cold caches."""
     states = _idle_states(scene.root, next(iter(_in_use(scene)), 0))
     if not states:
         return None
@@ -136,7 +136,7 @@ def _idle_states(root: Path, cpu: int) -> list[tuple[int, str, float, bool]]:
 
 
 def isolated(scene: Scene) -> Observation | None:
-    """CPUs that were set apart are of use only to those who run on them."""
+    """Isolated CPUs help only programs that run on them."""
     text = read(scene.root, f"{CPUS}/isolated") or ""
     apart = set(parse_list(text))
     if not apart:

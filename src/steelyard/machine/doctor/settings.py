@@ -20,7 +20,7 @@ _FIELDS = (
 
 
 def ask() -> Told:
-    """Every GPU's settings; empty where nobody answers."""
+    """Every GPU's settings; empty if the driver does not answer."""
     return asked(_settings, _FIELDS, parse_row)
 
 

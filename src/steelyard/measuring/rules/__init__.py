@@ -28,10 +28,10 @@ Leaves = Mapping[str, LeafLike]
 
 
 class Answers(Protocol):
-    """What a rule may ask for; each is what the last of some calls from the start answered.
+    """The answers a rule can request; each is that of the last of some calls from the initial state.
 
-    `rate` is how far one step of an optimizer moves a weight whatever its gradient is, as Adam's does; None for others. `standard` is
-    what a variant that costs accuracy on purpose is held to; None for others.
+    `rate` is how far one step of an optimizer moves a weight whatever its gradient is, as Adam's does; None for others. `standard` is the
+    requirement on a variant that costs accuracy on purpose; None for others.
     """
 
     @property
@@ -53,13 +53,14 @@ class Answers(Protocol):
         """The same in double precision; raises where there is no such thing."""
 
     def beside(self, inputs: int, *, outliers: bool) -> Iterator[tuple[Leaves, Leaves]]:
-        """What was timed and what it is held to, on the same inputs: so many, drawn anew, or those there are. Gradients in training."""
+        """The answers of the timed task and of its reference on the same inputs: a number of new ones, or the existing ones. Gradients in
+        training."""
 
     def standards(self, inputs: int) -> Iterator[tuple[Leaves, Leaves]]:
-        """What it is held to and the plain task, in the same way; nothing where both are the same."""
+        """The answers of its reference and of the plain task, in the same way; None if both are the same."""
 
     def scored(self, answer: Any) -> tuple[LeafLike, LeafLike] | None:
-        """What was timed and the plain task think should follow a given beginning of an answer; None where they cannot say."""
+        """The scores of the timed and the plain task for the continuation of a given answer; None if they have none."""
 
 
 def names() -> list[str]:
@@ -71,8 +72,8 @@ def listing() -> list[tuple[str, str, list[str]]]:
     """Every rule with what it does and the options that it has."""
     others = [(name, _module(name)) for name in names() if name not in (OWN_RULE, NO_RULE)]
     return [
-        (OWN_RULE, "our own: against the best reference there is, before and after timing, with other values too", []),
-        (NO_RULE, "answers are not looked at", []),
+        (OWN_RULE, "our own: against the best available reference, before and after timing, also with other values", []),
+        (NO_RULE, "answers are not checked", []),
         *((name, str(module.__doc__).partition("\n")[0], _options(module)) for name, module in others),
     ]
 
@@ -123,7 +124,7 @@ def takes(text: str, option: str) -> bool:
 
 
 def judge(text: str, answers: Answers) -> Verification:
-    """Have a rule that is not our own look at answers."""
+    """Apply a rule other than our own to answers."""
     name, options = parse(text)
     found: Verification = _module(name).judge(answers, **options)
     return found

@@ -14,10 +14,10 @@ AGAINST = "the model without a compiler"
 
 
 def judge(answers: Answers, atol: float = 0.0, rtol: float = 0.0) -> Verification:
-    """The first output that is wrong is told by its number; where all are right, how far the worst is off."""
+    """The message has the number of the first wrong output, or if all are right the error of the worst."""
     got, want = list(answers.candidate(1).values()), list(answers.eager(1).values())
     if not want and not got:
-        return Verification("none", message="it answers no arrays")
+        return Verification("none", message="it returns no arrays")
     if len(got) != len(want):
         return Verification("failed", AGAINST, f"{len(got)} outputs where {len(want)} are expected")
     worst = 0.0

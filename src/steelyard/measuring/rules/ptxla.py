@@ -19,7 +19,7 @@ EVAL_TOLERANCE, TRAIN_TOLERANCE, CUDA_TRAIN_TOLERANCE, LOOSE_TRAIN_TOLERANCE = 1
 NEAR_DOUBLE = 4e-2
 LARGE_TOLERANCE = 2e-2
 SURE = 0.1
-"""A gradient is told from rounding where its error is at most this share of it."""
+"""A gradient is distinguishable from rounding if its error is at most this share of it."""
 SMALL_ARRAYS = ((10, 10.0), (500, 8.0))
 SHORT = ("fp16", "bf16")
 GRADIENTS, PARAMETERS, LOSS = "out.gradients.", "out.parameters.", "out.loss"
@@ -71,7 +71,7 @@ def judge(
     except Exception as error:
         return Verification("none", message=f"eager PyTorch failed: {told(error, 500)}", code=EAGER_FAILED)
     if not first:
-        return Verification("none", message="the model answers no array", code=NOTHING_TO_COMPARE)
+        return Verification("none", message="the model returns no array", code=NOTHING_TO_COMPARE)
     if reason := differences(first, second):
         return Verification("none", message=reason, code=NONDETERMINISTIC)
     try:
@@ -162,7 +162,7 @@ def compare(got: Leaves, eager: Leaves, wide: Leaves | None, limits: Limits) -> 
 
 
 def _surely_moved(place: str, got: Leaves, eager: Leaves, wide: Leaves | None) -> Any:
-    """Where a weight's gradient is told from rounding, or None for what is no weight.
+    """Where a weight's gradient is distinguishable from rounding; None for other arrays.
 
     Adam's step is as long for a gradient that is zero but for rounding as for any other. Eager's own distance from double precision
     says where that is so: a candidate's wrong gradient must not excuse itself.

@@ -1,4 +1,4 @@
-"""Whether a replay is of what was recorded: as many operators as are asked for, and results of the recorded shapes and formats."""
+"""Whether a replay matches its recording: the required share of operators, and results of the recorded shapes and formats."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def judge(answers: Answers, coverage: float = 0.0, lossy: bool = False) -> Verif
     share, unlike = (float(found[place].data.reshape(-1)[0]) if place in found else 0.0 for place in PLACES)
     checks, figures = ["coverage", "shapes and formats of results"], {"coverage": share, "unlike": unlike}
     if share < coverage:
-        message = f"{share:.2%} is replayed, and {coverage:.2%} is asked for"
+        message = f"{share:.2%} is replayed, {coverage:.2%} is required"
         return Verification("failed", AGAINST, message, checks=checks, figures=figures)
     if unlike and not lossy:
         message = f"{unlike:.0f} result{'' if unlike == 1 else 's'} came out in another shape or format than recorded"

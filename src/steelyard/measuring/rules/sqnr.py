@@ -14,21 +14,21 @@ from steelyard.model.task import Standard, Task
 
 RULE = "sqnr"
 FLOOR = 5.0
-"""Decibels that must be left of a signal where a variant says nothing else: what two bits hold."""
+"""The least SQNR in decibels unless a variant sets another: that of two bits."""
 FIGURES = {
     "sqnr": ("dB", "higher"), "sqnr_outliers": ("dB", "higher"), "sqnr_pruning": ("dB", "higher"), "cosine": ("1", "higher"),
     "max_error": ("1", "lower"), "mean_error": ("1", "lower"),
 }  # fmt: skip
 """The figures that are metrics of the record, with unit and direction; errors are shares of the signal's root mean square."""
 MOST = 200.0
-"""Decibels beyond which nothing is told apart; two answers of the same bits have none at all."""
+"""The largest SQNR in decibels that is reported; bit-identical answers have none."""
 
 
 def judge(answers: Answers, floor: float | None = None, inputs: int = 2) -> Verification:
     """The worst of so many normal inputs, and of as many with the outliers that activations have; below the floor it is wrong.
 
     `sqnr` and the errors are of normal inputs, as formats are compared everywhere; `sqnr_outliers` is of the others. Without a floor
-    that of the variant holds. What pruning costs is told beside, and not judged: whoever prunes asked for it.
+    that of the variant holds. The loss from pruning is reported but not judged, since it is intended.
     """
     standard = answers.standard or Standard(FLOOR)
     least = standard.floor if floor is None else floor
@@ -44,7 +44,7 @@ def judge(answers: Answers, floor: float | None = None, inputs: int = 2) -> Veri
     drawn = f"{len(plain)} normal inputs and {len(outliers)} with outliers" if outliers else "the task's own inputs"
     what = "SQNR of gradients" if answers.mode in ("train", "bwd") else "SQNR"
     good = kept >= least
-    message = "" if good else f"keeps {kept:.1f} dB of the signal, at least {least:g} dB are asked for"
+    message = "" if good else f"keeps {kept:.1f} dB of the signal, at least {least:g} dB are required"
     figures = {name: value for name, value in (found | {"floor": least}).items() if math.isfinite(value)}
     checks = [f"{what} on {drawn}, at least {least:g} dB"]
     return Verification("passed" if good else "failed", standard.words, message, identical=math.isinf(kept), checks=checks, figures=figures)
@@ -84,7 +84,7 @@ def _figures(got: Leaves, want: Leaves) -> dict[str, float] | str:
             return f"{path}: shape {got[path].shape} instead of {leaf.shape}"
         mine, theirs, space = side_by_side(got[path], leaf)
         if not bool(space.isfinite(theirs).all()):
-            raise Unsupported(f"no accuracy can be told: the plain task itself answers {path} with values that are not finite")
+            raise Unsupported(f"accuracy cannot be measured: the plain task itself answers {path} with values that are not finite")
         if not bool(space.isfinite(mine).all()):
             return f"{path}: values that are not finite"
         apart = space.abs(mine - theirs)
@@ -92,9 +92,9 @@ def _figures(got: Leaves, want: Leaves) -> dict[str, float] | str:
         product, absolute = product + float((mine * theirs).sum()), absolute + float(apart.sum())
         largest, count = max(largest, float(apart.max())), count + math.prod(mine.shape)
     if not signal and not error:
-        raise Unsupported("no accuracy can be told: this and the plain task answer nothing but zeros")
+        raise Unsupported("accuracy cannot be measured: this and the plain task return only zeros")
     if not signal:
-        return "the plain task answers nothing but zeros"
+        return "the plain task returns only zeros"
     scale = math.sqrt(signal / count)
     return {
         "sqnr": min(10 * math.log10(signal / error), MOST) if error else math.inf,

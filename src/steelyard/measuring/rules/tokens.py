@@ -1,4 +1,4 @@
-"""Whether greedy generation still says the same: token by token against the plain task, and where it differs, how far the logits are."""
+"""Whether greedy generation gives the same tokens as the plain task, and where not, how far the logits differ."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def judge(answers: Answers, lossy: bool = False, floor: float = FLOOR) -> Verifi
     """
     got, want = answers.candidate(1).get(PLACE), answers.eager(1).get(PLACE)
     if got is None or want is None:
-        return Verification("none", message="it answers no tokens")
+        return Verification("none", message="it returns no tokens")
     if got.shape != want.shape:
         return Verification("failed", AGAINST, f"tokens of shape {got.shape} instead of {want.shape}")
     mine, theirs = np.asarray(got.data), np.asarray(want.data)
@@ -45,7 +45,7 @@ def judge(answers: Answers, lossy: bool = False, floor: float = FLOOR) -> Verifi
     checks.append("logits at the first token that differs")
     if lossy:
         good = figures["logit_sqnr"] >= floor
-        more = f"its logits there keep {figures['logit_sqnr']:.1f} dB, at least {floor:g} dB are asked for"
+        more = f"its logits there keep {figures['logit_sqnr']:.1f} dB, at least {floor:g} dB are required"
     else:
         good, more = explained(own, plain, mine[:, first], theirs[:, first], SLACK * TOLERANCES.get(scored[1].dtype, (0.03, 0))[0])
     return Verification("passed" if good else "failed", AGAINST, f"{told}; {more}", checks=checks, figures=figures)

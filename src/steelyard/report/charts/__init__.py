@@ -1,6 +1,6 @@
 """Charts as plain Vega-Lite specs: drawn by the page in a browser, and as PNG or SVG without one, from the same spec.
 
-A spec names its data `rows` and leaves it empty; whoever draws it puts the rows in. Field names are fixed here, so that no
+A spec names its data `rows` and leaves it empty; the rows are put in when it is drawn. Field names are fixed here, so that no
 name from a result file is ever part of a spec.
 """
 

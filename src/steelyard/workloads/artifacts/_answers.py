@@ -32,7 +32,7 @@ def folder() -> Path:
 
 
 def keep(key: str, backend: str, answer: Sequence[tuple[str, np.ndarray[Any, Any]]]) -> None:
-    """Write an answer, as formats and arrays, whole or not at all; without it, others are not compared with it."""
+    """Write an answer, as formats and arrays, whole or not at all; without it, other backends are not compared with it."""
     place = folder() / key
     stored: dict[str, Any] = {f"{number:04d}-{dtype}": arrays.bits(dtype, data) for number, (dtype, data) in enumerate(answer)}
     with contextlib.suppress(OSError):

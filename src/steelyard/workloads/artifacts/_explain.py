@@ -1,4 +1,4 @@
-"""Why the answers of a program are wrong, as far as trying can tell: an order of inputs or outputs, or neither."""
+"""Why the answers of a program are wrong, found by trying other orders of inputs and outputs."""
 
 from __future__ import annotations
 

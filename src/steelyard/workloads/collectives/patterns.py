@@ -1,4 +1,4 @@
-"""Data whose sums are exact in every format and whose place can be told, so that a collective is checked to the last value.
+"""Data whose sums are exact in every format and whose place is recognisable, so that a collective is checked to the last value.
 
 A rank's data repeats with a prime period, so that parts which were swapped or shifted do not look alike.
 """

@@ -1,4 +1,4 @@
-"""A model of anybody's by the dotted path of its module: `create_model(**parameters)`, and the four methods of an inference model."""
+"""Any model by the dotted path of its module: `create_model(**parameters)`, and the four methods of an inference model."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def inference(module: str, parameters: dict[str, Any], input: str, atol: float, 
 
 
 def sow(be: Any) -> None:
-    """The same numbers from every source that a model might draw its weights from, each time that it is made."""
+    """Seed every generator that a model might draw its weights from, each time that it is made."""
     import numpy as np
 
     seed = be.seed % SEEDS
@@ -98,7 +98,7 @@ def sow(be: Any) -> None:
 
 
 def created(module: str, parameters: Any, member: str) -> Any:
-    """The model; what its module lacks is said with what to do about it."""
+    """The model; an error names what its module lacks and what to do."""
     if not isinstance(parameters, dict):
         why, do = "-a cannot say a table", "write them into an experiment file: parameters = {batch_size = 1}"
         raise UsageError(f"the parameters of {member} are a table, not {parameters!r:.80}", why=why, do=do)
@@ -118,7 +118,7 @@ def created(module: str, parameters: Any, member: str) -> Any:
     except ImportError as error:
         raise SteelyardError(f"{module} cannot be imported", why=f"{type(error).__name__}: {error}") from error
     if lacking := [name for name in METHODS[:3] if not callable(getattr(model, name, None))]:
-        raise UsageError(f"{type(model).__name__} of {module} is no inference model", why=f"it has no {', '.join(lacking)}")
+        raise UsageError(f"{type(model).__name__} of {module} is not an inference model", why=f"it has no {', '.join(lacking)}")
     return model
 
 

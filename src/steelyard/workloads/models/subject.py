@@ -68,7 +68,7 @@ Builder = Callable[[ModelRequest, ModelDevice], Subject]
 
 
 def sow(xla: bool, seed: int = SEED) -> None:
-    """The same numbers from every source that a model might draw from."""
+    """Seed every generator that a model might draw from."""
     import numpy as np
     import torch
 
@@ -122,7 +122,7 @@ class Dropout:
     module: Any
 
     def stop(self, *, drawing: bool) -> None:
-        """From now on nothing is dropped; with `drawing` the random numbers are drawn all the same, at the cost that they have."""
+        """Switch dropout off; with `drawing` the random numbers are still drawn, so that their cost stays."""
         for holder, name, _ in self._places():
             self._set(holder, name, ALMOST_NEVER if drawing else 0.0)
 

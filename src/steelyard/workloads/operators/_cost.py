@@ -27,7 +27,7 @@ SCATTERED = {
     "scatter_add", "scatter_add_", "scatter_reduce", "scatter_reduce_", "searchsorted", "bucketize", "select_copy", "select_scatter",
     "slice_copy", "slice_scatter", "trace", "_unsafe_index_put", "_index_put_impl_",
 }  # fmt: skip
-"""These touch a part of an argument that only the data, or nothing simple, tells."""
+"""These touch a part of an argument that depends on the data or is hard to compute."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ def steps(forward: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str,
 def least_bytes(seen: Steps, args: Sequence[Any], kwargs: Mapping[str, Any], weights: Iterable[Any] = ()) -> float | None:
     """The least that a call must move: what it reads once and what it writes once; None where that is not known.
 
-    Views move nothing, so there is no figure to divide by; a lookup reads as much as it gives.
+    Views move nothing, so they have no bandwidth; a lookup reads as much as it gives.
     """
     ran, out = set(seen.kernels) - UNWRITTEN, sum(touched(item) for item in tensors(seen.output))
     if not ran or ran & SCATTERED:

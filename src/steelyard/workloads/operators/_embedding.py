@@ -56,7 +56,7 @@ class TableBatch:
         eps: float = 1e-8,
         weight_decay: float = 0.0,
     ) -> None:
-        """Make the tables; they lie with whoever computes, and no cache stands before them."""
+        """Make the tables; they are on the device that computes, without a cache."""
         training = library()
         host = self.device.startswith("cpu")
         if not host and not self.device.startswith("cuda"):

@@ -1,4 +1,4 @@
-"""What an operator's name stands for: looked up in tables of what may be named, never by walking attributes.
+"""Looks operator names up in tables of allowed names, never by walking attributes.
 
 These are operators that a user registered, under names that nothing else has, PARAM's own names, functions that torch itself
 lists as overridable, modules of torch.nn, and aten schemas. What reads files, loads libraries or runs code is in none of these tables.
@@ -52,7 +52,7 @@ def find(name: str, registered: Mapping[str, Operator]) -> Operator:
 
 @functools.lru_cache(maxsize=256)
 def _refusal(name: str, registered: tuple[str, ...]) -> tuple[str, str]:
-    """What is said of a name that stands for nothing; thousands of configs may share it, and to look for the nearest takes time."""
+    """The error for an unknown name; thousands of configs may share it, and to look for the nearest takes time."""
     word = name.rpartition(".")[2]
     if name.startswith("torch.") and word in _aten.overloads():
         return f"no operator named {name!r}", f"write {_aten.PREFIX}{word}"

@@ -187,7 +187,7 @@ def why_unreferenced(op: str, task: Task) -> str:
     if not any(item.is_floating_point() for item in arrays):
         return "there is nothing to round"
     if task.prepare is not None and any(not isinstance(item, torch.Tensor) and tensors(item) for item in task.args):
-        return "the tensors that are overwritten stand in a list"
+        return "the tensors that are overwritten are in a list"
     return "the operator works on short formats" if any(item.dtype.itemsize == 1 and item.is_floating_point() for item in arrays) else ""
 
 
@@ -232,7 +232,7 @@ def text_of(op: str, build: Any, made: Call) -> str:
 
 
 def _described(spec: Mapping[str, Any]) -> list[str]:
-    """Build arguments as the spec gives them, since what was built no longer tells."""
+    """Build arguments as the spec gives them, since that cannot be recovered from the built module."""
     given = [("", item) for item in spec.get("args", ())] + [(f"{key}=", item) for key, item in spec.get("kwargs", {}).items()]
     return [f"{key}{shown(item.get('value', item.get('type'))) if isinstance(item, Mapping) else '?'}" for key, item in given]
 

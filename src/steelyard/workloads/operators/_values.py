@@ -132,7 +132,7 @@ class Maker:
         try:
             made = _cast(torch.tensor(item["values"], dtype=wider), dtype)
         except (TypeError, ValueError, RuntimeError) as error:
-            raise UsageError(f"values are no tensor of {item['dtype']}", why=str(error).splitlines()[0], where=where) from error
+            raise UsageError(f"values do not fit a tensor of {item['dtype']}", why=str(error).splitlines()[0], where=where) from error
         if "shape" in item and tuple(item["shape"]) != tuple(made.shape):
             raise UsageError(f"values have shape {list(made.shape)} and not {list(item['shape'])}", where=where)
         return made.to(self.device)
@@ -307,7 +307,7 @@ def _cast(made: Array, dtype: Any) -> Array:
 
 
 def _quietly(dtype: Any, make: Callable[[], Array]) -> Array:
-    """Half-precision complex numbers come with a warning that they are new, which tells a user of this config nothing."""
+    """Half-precision complex numbers come with a warning that they are new, which is of no use to a user of this config."""
     if dtype is not torch.complex32:
         return make()
     with warnings.catch_warnings():

@@ -1,4 +1,4 @@
-"""One operator called with described arguments, as a workload and for whoever runs configurations in another way."""
+"""One operator called with described arguments, as a workload and for other ways to run configurations."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ class DescribedCall:
     def examine(self) -> tuple[str, str]:
         """Why it cannot run, or why that is not known: names, build arguments and shapes are tried on a device without data.
 
-        What that device cannot do is no mistake, nor is a library that is missing here; users' own operators are not called.
+        What that device cannot do is not a mistake, nor is a missing library; users' own operators are not called.
         """
         from steelyard.workloads.operators import _names
 
@@ -224,7 +224,7 @@ def _called_once(made: Call) -> None:
 def call(op: str, build: Any, input: Spec, seed: int, be: Any, mode: str = "eval", loaded: Any = None) -> Task:
     """Any operator of PyTorch or of a user, called with arguments that a configuration describes.
 
-    Modules stay in training form, as PARAM leaves them. Flops and bytes are declared where a run without data tells them. The mode
+    Modules stay in training form, as PARAM leaves them. Flops and bytes are declared if a run without data shows them. The mode
     `call` is the bare call and, for a fixed protocol, the pass back from each of its outputs; what it does to its arguments stays.
     """
     from steelyard.workloads.operators import _cost, _task

@@ -1,6 +1,6 @@
 """The few functions that our operators, layers and models are made of, by the names of each framework but torch.
 
-This is no layer that hides frameworks: a form written with a Space is plain arithmetic on their own arrays, and calls what a user
+This does not hide frameworks: a form written with a Space is plain arithmetic on their own arrays, and calls what a user
 of the framework would call. Torch has modules, which its compilers and quantizers need to see, so its forms are its own.
 """
 

@@ -21,7 +21,7 @@ from steelyard.workloads.traces._operators import FoundOperator
 class Between:
     """The collectives of a rank's replay; they are made once it is `live`, and until then leave tensors as they are.
 
-    A trial may be made more often on one rank than on another, so nothing is said to others before all of it is settled.
+    A trial may be made more often on one rank than on another, so nothing is sent to other ranks before all trials are done.
     """
 
     live: bool = False

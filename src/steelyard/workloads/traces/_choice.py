@@ -13,7 +13,7 @@ Key = tuple[int, int, int, int, str, tuple[int, ...], tuple[int, ...] | None]
 
 
 def key_of(ref: TensorRef) -> Key:
-    """What tells one recorded tensor from another: ids are used again, and one id may be seen in several shapes."""
+    """The identity of a recorded tensor: ids are used again, and one id may be seen in several shapes."""
     return ref.tensor, ref.storage, ref.offset, ref.numel, ref.dtype, ref.shape, ref.strides
 
 

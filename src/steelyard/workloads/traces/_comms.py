@@ -1,4 +1,4 @@
-"""The recorded communication of a step as a task: every rank makes its calls, times each, and rank 0 tells what the slowest took."""
+"""The recorded communication of a step as a task: every rank makes its calls, times each, and rank 0 reports the slowest."""
 
 from __future__ import annotations
 

@@ -95,7 +95,7 @@ def _touched(ref: TensorRef) -> int:
 
 
 def unseen_code(trace: Trace, known: KnownOperators) -> int:
-    """How often compiled code was called whose work is not in the trace: on a host it computes in functions that nothing tells of."""
+    """How often compiled code was called whose work is not in the trace: on a host it computes in functions that are not recorded."""
     calls = [node for node in trace.nodes if node.name.startswith(COMPILED)]
     around = {above.id for node in calls for above in trace.above(node)}
     return sum(not any(_tells(inner, known) for _, inner in trace.below(node)) for node in calls if node.id not in around)
@@ -119,7 +119,7 @@ def _tells(node: TraceNode, known: KnownOperators) -> bool:
 
 @dataclass(frozen=True)
 class Coverage:
-    """Which of the recorded operators are replayed, and what the others would have done."""
+    """Which of the recorded operators are replayed, and the work of those that are not."""
 
     nodes: Sequence[TraceNode]
     skipped: Mapping[int, str]

@@ -19,7 +19,7 @@ from steelyard.workloads.traces._program import Given, ReplayProgram, reach
 DTYPES: dict[str, torch.dtype] = {name: getattr(torch, name) for name in SIZES if hasattr(torch, name)}
 LEAST_SCALE = 0.02
 HELD = 1 << 30
-"""What a host holds in caches that it gives up at once, at least; what does not fit all the same ends the worker alone."""
+"""What a host holds in caches that it gives up at once, at least; data that still does not fit ends only the worker."""
 
 
 def places(device: str, recorded: Collection[str]) -> Callable[[str], torch.device]:
@@ -119,7 +119,7 @@ class TensorSource:
         return torch.randint(low, max(low, high) + 1, tuple(shape), generator=generator, dtype=torch.int64).to(dtype)
 
     def _recorded(self, item: Given, count: int) -> Any:
-        """Integers that were saved beside the trace; a file of another size is none of them."""
+        """Integers that were saved beside the trace; a file of another size is ignored."""
         if self.resources is None:
             return None
         path = self.resources / f"nid_{item.node}_tid_{item.place}.dat"

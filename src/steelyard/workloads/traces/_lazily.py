@@ -18,7 +18,7 @@ def with_makers(steps: _play.ReplaySteps, program: ReplayProgram, source: Tensor
     """The same steps with one before the first use of each group of given tensors that makes them.
 
     Making them is part of the time then. Integers are copied from ones that are kept, since they must be in range; floating numbers
-    are all the same small number.
+    all have one small value.
     """
     first, last = _uses(program)
     makers: dict[int, list[_play.ReplayStep]] = {}

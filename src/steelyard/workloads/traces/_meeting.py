@@ -1,4 +1,4 @@
-"""Ranks tell each other what they are about to call, so that calls which would never meet are refused before any rank waits for them."""
+"""Ranks exchange their lists of calls, so that calls without a partner are refused before any rank waits for them."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Meeting:
 
     @classmethod
     def hold(cls, own: RankComms, rank: int, size: int, device: Any) -> Meeting:
-        """Tell all ranks and hear from all; a UsageError names the first calls that do not fit."""
+        """Exchange the lists with all ranks; a UsageError names the first calls that do not fit."""
         said = {
             "calls": [{key: value for key, value in asdict(call).items() if key in _SAID} for call in own.calls],
             "groups": {name: list(group.members(size)) for name, group in own.groups.items() if name},

@@ -18,7 +18,7 @@ MOST_ROWS = 100
 def memory_rows(steps: _play.ReplaySteps, nodes: Sequence[TraceNode], tensors: Sequence[Any], device: str) -> list[dict[str, Any]]:
     """Operators with the shapes of their inputs, those that allocate most first, by one iteration that is not timed.
 
-    On a host nothing tells what is reserved, and what an operator allocates is what its results hold that no argument held.
+    On a host reserved memory is unknown, and what an operator allocates is what its results hold that no argument held.
     """
     on_device = device != "cpu"
     rows: dict[tuple[str, str], dict[str, Any]] = {}

@@ -1,6 +1,6 @@
-"""What a node's schema stands for here: an overload of the dispatcher, looked up in the tables of operators from configuration.
+"""Finds the operator of a node's schema: an overload of the dispatcher, looked up in the tables of operators from configuration.
 
-A trace may come from anybody. Operators that name files, libraries, storages or streams are not in these tables, and those of other
+A trace may come from anywhere. Operators that name files, libraries, storages or streams are not in these tables, and those of other
 libraries only where the user had them imported by name.
 """
 

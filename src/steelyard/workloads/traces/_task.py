@@ -1,4 +1,4 @@
-"""A replay as a task: how it is timed on a host and on a device, what each operator takes, and what is told when the timing is over."""
+"""A replay as a task: how it is timed on a host and on a device, what each operator takes, and what is reported after timing."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def free_memory(device: str) -> int | None:
 
 
 def as_recorded(replay: Callable[..., Any]) -> Callable[..., Any]:
-    """A replay's function, with what a compiler is told that would make something else of it."""
+    """A replay's function, with the error for compilers, which cannot compile it."""
     vars(replay)["not_compiled"] = "a replay makes the recorded calls one by one: there is no graph to compile"
     return replay
 
@@ -60,7 +60,7 @@ class ReplayTask:
     tensors: tuple[Any, ...]
     device: str
     memory: bool = False
-    """Whether what each operator does to the memory is to be told."""
+    """Whether the memory use of each operator is reported."""
     kept: collections.deque[Ints] = field(default_factory=lambda: collections.deque(maxlen=KEPT))
 
     def __post_init__(self) -> None:
@@ -69,7 +69,7 @@ class ReplayTask:
         self.answer = {"coverage": self.made.coverage.least(), "unlike": float(len(self.made.fitted.strange))}
 
     def task(self) -> Task:
-        """The task: on a host it tells the time of each operator, on a device calls are queued and the device is timed."""
+        """The task: on a host it reports the time of each operator, on a device calls are queued and the device is timed."""
         prepare = self._restoring()
         costs = self.made.coverage.costs
         flops, moved = (sum(getattr(costs[node.id], kind) for node in self.nodes) or None for kind in ("flops", "bytes"))
@@ -185,7 +185,7 @@ class ReplayTask:
 def main_kinds(nodes: Sequence[TraceNode], costs: Mapping[int, NodeCost]) -> list[str]:
     """The kinds of operators that have a figure of their own: all, or where they are many those of the most recorded time or bytes.
 
-    Nothing measured decides, or builds of one replay would tell of other kinds, and pairs compare what all builds tell.
+    The choice does not use measurements, so that all builds of one replay report the same kinds, as pairs need.
     """
     timed = all(costs[node.id].seconds is not None for node in nodes)
     sums: collections.defaultdict[str, float] = collections.defaultdict(float)

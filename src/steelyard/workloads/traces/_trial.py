@@ -1,4 +1,4 @@
-"""The first run of a replay, call by call: what cannot be called is skipped with the reason, what comes out is held to the recording."""
+"""The first run of a replay, call by call: what cannot be called is skipped with the reason, results are compared with the recording."""
 
 from __future__ import annotations
 
@@ -201,7 +201,7 @@ def _stand_in(ref: TensorRef, source: TensorSource) -> Any:
 
 
 def _attempt(step: _play.ReplayStep, slots: list[Any], failed: dict[int, str], node: int) -> Any:
-    """Make a call; what it raises is its reason, unless memory is short, which is no fault of the operator."""
+    """Make a call; what it raises is its reason, unless memory is short, which is not the operator's fault."""
     try:
         return step.call(*step.pick(slots))
     except Exception as error:

@@ -36,7 +36,7 @@ def _refuse(params: Mapping[str, Any], member: str) -> None:
             raise UsageError(f"{name} of a communication replay is {value!r:.60}", do="give a number, from 0 on")
     for kind in words(params.get("allow")):
         if kind not in KINDS:
-            raise UsageError(f"allow names {kind!r:.60}, which is no kind of call", do=f"there are {', '.join(KINDS)}")
+            raise UsageError(f"allow names {kind!r:.60}, which is not a kind of call", do=f"there are {', '.join(KINDS)}")
 
 
 def _contents(path: Path) -> list[OpenedFile]:

@@ -25,7 +25,7 @@ from steelyard.measuring.fixed import take
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a batch; an input that fails is told by its id, costs no other, and shows in the exit code."""
+    """Run a batch; an input that fails is reported by its id, does not affect others, and changes the exit code."""
     parser = argparse.ArgumentParser(prog=BATCH_COMMAND, description=(__doc__ or "").splitlines()[0])
     parser.add_argument("-f", "--file", required=True, help="the batch, as JSON")
     parser.add_argument("-v", "--verbose", action="store_true", help="say what runs")
@@ -41,7 +41,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def read(file: Path) -> Measure:
-    """A batch file; whoever wrote one by hand learns what is missing."""
+    """A batch file; the error for a handwritten one names what is missing."""
     try:
         return _job(json.loads(file.read_text(encoding="utf-8")))
     except KeyError as error:

@@ -11,7 +11,7 @@ from steelyard.dialects.param import expand
 
 
 def perform(words: Mapping[str, Any], loaded: Any, send: Callable[[Mapping[str, Any]], None], gate: Callable[[], None]) -> None:
-    """Answer with the sheet of a file, or of data that stands for one."""
+    """Return the sheet of a file, or of data in place of one."""
     source = Path(words["source"]) if words.get("data") is None else words["data"]
     send({"sheet": asdict(expanded(source, words["device"], loaded, lenient=words["lenient"]))})
 

@@ -1,6 +1,6 @@
-"""The seam between a run and whatever gives it machines: a launcher places stations, says how they are, and ends them.
+"""The interface between a run and what provides machines: a launcher starts stations, reports their state, and ends them.
 
-`--on NAME:WORDS` names one; others come by the entry point `steelyard.launchers`. A launcher knows nothing of cases.
+`--on NAME:WORDS` names one; others come by the entry point `steelyard.launchers`. A launcher does not know about cases.
 """
 
 from __future__ import annotations
@@ -77,15 +77,15 @@ class Launcher(Protocol):
     shares_files: bool
 
     def start(self, count: int, invitation: Invitation) -> None:
-        """Place that many stations more, each with a name of its own, and return at once; those that were lost are not told of again."""
+        """Place that many stations more, each with a name of its own, and return at once; lost ones are not reported again."""
 
     def states(self) -> Sequence[StationState]:
-        """What is known of every station that was ever placed, at once: whoever must ask an engine does so in a thread of its own."""
+        """The state of every station ever placed, without waiting: a launcher that must query a scheduler does so in a thread."""
 
     def drop(self, name: str) -> None:
         """Stop what may be left of a station that was lost, at once and without waiting for it.
 
-        A process that hangs would keep the locks of its host, and whoever follows it there would wait for ever.
+        A process that hangs would keep the locks of its host, and the next run there would wait for ever.
         """
 
     def end(self) -> None:

@@ -1,4 +1,4 @@
-"""By which address of ours stations elsewhere reach this machine."""
+"""Finds the address by which stations elsewhere reach this machine."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def toward(host: str) -> str:
             probe.connect(place)
             return str(probe.getsockname()[0])
     except OSError as error:
-        why, do = str(error), 'say it in a profile: bind = "10.0.0.5"'
+        why, do = str(error), 'set it in a profile: bind = "10.0.0.5"'
         raise UsageError(f"cannot tell by which address {host} reaches this machine", why=why, do=do) from None
 
 

@@ -1,8 +1,8 @@
 """Stations as tasks of one Slurm array: `--on slurm:PROFILE`, or a partition and how many: `slurm:main:4`.
 
 Code, orders and tickets lie in a folder that the nodes share and that only this user can read. Slurm is asked by a thread of its own;
-what it says is kept for `states`. A task that ends is not requeued: a fresh one takes its place, and recovery waits for nobody. One that
-Slurm requeues all the same, as where a profile asks for it, comes back as another station.
+what it says is kept for `states`. A task that ends is not requeued: a fresh one takes its place, so recovery does not wait. One that
+Slurm requeues anyway, as a profile may request, comes back as another station.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ COLUMNS = ("ArrayJobID", "ArrayTaskID", "State", "NodeList", "RestartCnt", "Reas
 ENDS: Mapping[str, str] = {
     "COMPLETED": "its job ended", "FAILED": "its job failed", "CANCELLED": "its job was cancelled", "TIMEOUT": "its job's time was over",
     "NODE_FAIL": "its node failed", "PREEMPTED": "its job was preempted", "BOOT_FAIL": "its node did not boot",
-    "OUT_OF_MEMORY": "its job was out of memory", "DEADLINE": "its job's deadline was over", "REVOKED": "its job was revoked",
+    "OUT_OF_MEMORY": "its job was out of memory", "DEADLINE": "its job's deadline passed", "REVOKED": "its job was revoked",
 }  # fmt: skip
 RUNNING = frozenset(("RUNNING", "COMPLETING", "CONFIGURING", "SUSPENDED", "STAGE_OUT", "SIGNALING", "STOPPED"))
 _LINE = re.compile(r"(--[a-z][a-z0-9-]*)(=[^\x00-\x1f]*)?")
@@ -94,7 +94,7 @@ class SlurmStation:
 
 
 class SlurmLauncher:
-    """Submits, looks and cancels in one thread, so that a slow controller keeps nobody waiting."""
+    """Submits, looks and cancels in one thread, so that a slow controller blocks nothing."""
 
     def __init__(self, profile: SlurmProfile, bind: str) -> None:
         self.profile, self.bind, self.count, self.shares_files = profile, bind, profile.count, profile.shared
@@ -331,7 +331,7 @@ def options(value: Any) -> tuple[str, ...]:
         expect(bool(match), "an option such as --gres=gpu:1", line)
         if match and match[1] in OWN:
             raise UsageError(
-                f"{match[1]} is not for a profile", do="what stations run, where it goes and how many there are is ours to say"
+                f"{match[1]} is not for a profile", do="Steelyard sets what stations run, where output goes and how many there are"
             )
     return found
 

@@ -36,7 +36,7 @@ LOST = 255
 NO_PROGRAM = (126, 127)
 FAREWELL = 20.0
 PARTING = 2.0
-"""Seconds in which an ssh ends whose far side has ended; it would wait for as long as anybody holds the tunnel."""
+"""Seconds after which an ssh is ended whose far side has ended; it would wait while the tunnel is in use."""
 LONGEST_WAIT = 60.0
 _HOST = re.compile(r"[A-Za-z0-9_\[][A-Za-z0-9_.@:%\[\]-]*")
 _SAFE = re.compile(r"~?[A-Za-z0-9_./+-]+")
@@ -116,7 +116,7 @@ class SshSession:
             self.process.stdin.write(data)
             self.process.stdin.flush()
         except (OSError, ValueError):
-            raise HostEnded("it ended without a word") from None
+            raise HostEnded("it ended without any output") from None
 
     def hang_up(self) -> None:
         """End our side of the talk; what runs there ends with it."""
@@ -172,7 +172,7 @@ class SshLauncher:
         self.cargo: Cargo | None = None
 
     def check(self) -> None:
-        """Reach every host once: each that cannot run a station is told, before anything is started."""
+        """Reach every host once: hosts that cannot run a station are reported before anything is started."""
         hosts = list(dict.fromkeys(self.profile.hosts))
         with ThreadPoolExecutor(16) as pool:
             wrong = [error for error in pool.map(self._wrong, hosts) if error]
@@ -212,7 +212,7 @@ class SshLauncher:
         return min(self.profile.hosts, key=lambda host: (used[host] - self.profile.hosts.count(host) >= 0, self.failures[host], used[host]))
 
     def _serve(self, station: SshStation, invitation: Invitation) -> None:
-        """A station from its ssh to its end."""
+        """Run a station from its ssh to its end."""
         if failed := self.failures[station.host]:
             station.reason = f"tried again after {failed} failures"
             self.ending.wait(min(LONGEST_WAIT, 2.0**failed))
@@ -279,7 +279,7 @@ class SshLauncher:
 
 
 def hosts(value: Any) -> tuple[str, ...]:
-    """Hosts as ssh knows them; nothing that ssh could take for an option."""
+    """Hosts as ssh knows them; words that ssh could read as options are refused."""
     found = profiles.texts(value)
     for host in found:
         expect(bool(_HOST.fullmatch(host)), "a host such as box1 or me@box1", host)

@@ -31,7 +31,7 @@ def resolve(axes: Mapping[str, Any], given: Mapping[str, Any], where: str) -> di
         elif kind == "expr":
             value = calculate(str(axis.get("expression", "")), found, where)
         else:
-            raise UsageError(f"axis {name} is neither const nor var nor expr", where=where)
+            raise UsageError(f"axis {name} is not const, var or expr", where=where)
         if type(value) is not int or not 0 <= value < LARGEST:
             raise UsageError(f"axis {name} has no size: {value!r}", do="give it a whole number", where=where)
         found[name] = value

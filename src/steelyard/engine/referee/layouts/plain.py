@@ -27,7 +27,7 @@ MAKER = "maker"
 
 
 def recognise(path: str) -> bool:
-    """A Python file that makes inputs, and has a reference or is told which function it is."""
+    """A Python file that makes inputs, and has a reference, or its name is given."""
     file, name = _reading.split(path)
     found = _reading.outlined(file)
     return found is not None and any(found.has(maker) for maker in MAKERS) and found.has(name or REFERENCE)

@@ -1,7 +1,7 @@
 """What all families share: presets, seeded weights, tokens of words, an image, and the interface of a model.
 
-Weights have names, and each name is a stream of random numbers of its own, so that a model has the same weights in every framework, in
-whatever order it asks for them.
+Weights have names, and each name is a stream of random numbers of its own, so that a model has the same weights in every framework, in any
+order of creation.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ PRESETS = ("tiny", "small", "full")
 FORMATS = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
 SEED = 19
 PAD, END, FIRST = 0, 1, 2
-"""Tokens that stand for no word."""
+"""Special tokens."""
 GAIN_SPREAD, BIAS_SPREAD, VARIANCE_SPREAD = 0.1, 0.02, 0.2
 UNSCALED, QUERY_GAIN = "Attention.q.weight", 0.125
 """T5 does not scale what queries and keys give; its queries begin smaller instead."""

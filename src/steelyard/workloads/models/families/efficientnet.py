@@ -48,7 +48,7 @@ MODELS = {
 def create_model(
     framework: str = "tensorflow", batch_size: int = 1, data_type: str = "fp32", model_name: str = "efficientnetb7", preset: str = "full"
 ) -> Any:
-    """The classifier before its softmax, whose answers tell more than shares that are all alike."""
+    """The classifier before its softmax, as the softmax of random weights is nearly uniform."""
     sizes = chosen(MODELS, model_name, preset, batch_size)
 
     def prepare(image: Array) -> tuple[Array, ...]:

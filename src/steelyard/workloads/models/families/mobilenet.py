@@ -22,7 +22,7 @@ FIRST, LAST = 16, 1024
 
 @dataclass(frozen=True)
 class MobileSizes:
-    """How large it is: a factor for the channels, pixels at a side, classes; and the gain at which its answers tell images apart."""
+    """How large it is: a factor for the channels, pixels at a side, classes; and the gain at which its answers differ between images."""
 
     width: float = 1.0
     image: int = 224
