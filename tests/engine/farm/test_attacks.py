@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from steelyard.engine.farm import frames, intake
+from steelyard.engine.farm import channel, frames, intake
 from steelyard.engine.farm.attempts import MOST_DEATHS
 from steelyard.engine.farm.channel import Channel
 from steelyard.engine.farm.conductor import MOST_UNINVITED
@@ -295,6 +295,25 @@ def test_of_many_without_the_secret_some_are_told_of(tmp_path: Path) -> None:
             await well(stage)
         lines = refusals(stage).splitlines()
         assert len(lines) == MOST_UNINVITED and lines[-1].endswith("further ones are not listed")
+
+    play(scene)
+
+
+def test_connections_that_say_nothing_are_few_at_once_and_told_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each costs the conductor a file, and without files it can save nothing; a station comes in all the same."""
+    monkeypatch.setattr(channel, "OPENING", 0.3)
+
+    async def scene() -> None:
+        async with staged(ONE, tmp_path) as stage:
+            stage.conductor.door.most = 3
+            silent = [await asyncio.open_connection("127.0.0.1", stage.port) for _ in range(5)]
+            for reader, writer in silent:
+                await closed(reader)
+                writer.close()
+            await well(stage)
+        told = refusals(stage).splitlines()
+        assert sum("too many connections at once" in line for line in told) == 2
+        assert sum("a peer proved nothing" in line for line in told) == 3
 
     play(scene)
 

@@ -72,6 +72,26 @@ class Channel:
         self.writer.close()
 
 
+@dataclass
+class Door:
+    """Where peers come in: only so many at once that have proved nothing yet, since each costs a file, and saving results needs some."""
+
+    most: int
+    waiting: int = 0
+
+    async def admit(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, secret: bytes) -> Channel:
+        """The conductor's end, once the peer has proved that it has the secret; one that says nothing is refused too."""
+        if self.waiting >= self.most:
+            raise Refused("too many connections at once that have not proved that they have the secret")
+        self.waiting += 1
+        try:
+            return await Channel.admit(reader, writer, secret)
+        except TimeoutError:
+            raise Refused(f"a peer proved nothing in {OPENING:.0f} s") from None
+        finally:
+            self.waiting -= 1
+
+
 async def _exactly(reader: asyncio.StreamReader, count: int) -> bytes:
     try:
         return await reader.readexactly(count)
@@ -100,4 +120,4 @@ def serving(certificate: str, key: str) -> ssl.SSLContext:
     return context
 
 
-__all__ = ["Channel", "Refused", "serving"]
+__all__ = ["Channel", "Door", "Refused", "serving"]

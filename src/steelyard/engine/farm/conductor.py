@@ -13,7 +13,7 @@ from typing import Any
 from steelyard import codec
 from steelyard.engine.farm import intake
 from steelyard.engine.farm.attempts import MOST_DEATHS, AttemptLedger, GroupState
-from steelyard.engine.farm.channel import Channel, Refused
+from steelyard.engine.farm.channel import Channel, Door, Refused
 from steelyard.engine.farm.dispatching import Dispatcher
 from steelyard.engine.farm.fleet import Fleet, StationView
 from steelyard.engine.farm.groups import JobGroup
@@ -53,6 +53,8 @@ PARTING = 5.0
 LOOK_EVERY = 1.0
 """Seconds between looks at what the launcher says."""
 MOST_MESSAGES = 500
+MOST_UNPROVED = 64
+"""Connections that have not proved anything, beside the stations that were asked for."""
 MOST_UNINVITED = 20
 """Refused peers without the secret that are logged one by one; anyone who reaches the port can be one."""
 
@@ -67,6 +69,7 @@ class Conductor:
         envs = {python: env for python, env in run.welcome.interpreters.items() if env}
         self.dispatcher = Dispatcher(groups, self.ledger, self.fleet, run.plan.settings.memory, envs)
         self.clock = time.monotonic
+        self.door = Door(MOST_UNPROVED + launcher.count)
         self.roster, self.kinds = Roster(launcher), MachineKinds.kept()
         self._unkept: dict[AttemptMark, tuple[str, int]] = {}
         """Answers that are written and perhaps not on the disk yet: who waits to hear, and up to which number."""
@@ -128,7 +131,7 @@ class Conductor:
         peer = str((writer.get_extra_info("peername") or ("unknown",))[0])
         name, channel = "", None
         try:
-            channel = await Channel.admit(reader, writer, secret)
+            channel = await self.door.admit(reader, writer, secret)
             joining = await channel.receive()
             if not isinstance(joining, Joining):
                 raise Refused("a station did not say who it is")

@@ -17,7 +17,7 @@ from typing import Any
 from steelyard import registry
 from steelyard.engine import envs
 from steelyard.engine.farm.channel import serving
-from steelyard.engine.farm.conductor import Conductor
+from steelyard.engine.farm.conductor import MOST_UNPROVED, Conductor
 from steelyard.engine.farm.goods import packed
 from steelyard.engine.farm.groups import JobGroup, groups_of
 from steelyard.engine.farm.journal import Journal
@@ -116,7 +116,7 @@ async def _conduct(run: FarmRun, todo: list[JobGroup], launcher: Launcher, terms
     certificate, key = _certificate(launcher)
     server = await asyncio.start_server(
         lambda reader, writer: conductor.connected(reader, writer, secret), launcher.bind, 0,
-        ssl=serving(certificate, key) if certificate else None, backlog=1024,
+        ssl=serving(certificate, key) if certificate else None, backlog=min(1024, MOST_UNPROVED + launcher.count),
     )  # fmt: skip
     try:
         port = server.sockets[0].getsockname()[1]
