@@ -21,6 +21,13 @@ def test_an_axis_called_env_is_not_the_environment() -> None:
     assert [text for text in said.values() if text.startswith("env=")] == ["env=prod", "env=old"]
 
 
+def test_a_file_is_named_by_itself() -> None:
+    """Nothing is gained by the name of the parameter, and what follows the name is cut where names are long."""
+    held = {"file": "/a/m/stablehlo.mlir", "name": "m/stablehlo.mlir", "sha256": "0123456789abcdef" * 4}
+    said = facets({"workload": "artifact", "params": {"path": held, "n": 2}})
+    assert (said["path"], said["n"]) == ("m/stablehlo.mlir#012345", "n=2")
+
+
 def test_points_and_signs_stand_below_each_other() -> None:
     assert aligned([("11.42", "0.06", "µs"), None, ("161.3", "0.2", "ms"), ("7", "", "s")]) == [
         " 11.42 ± 0.06 µs",

@@ -78,6 +78,16 @@ def test_stacks_have_a_speedup_and_a_verified_column_even_where_nothing_was_weig
     assert "▼ 4.00x slower" in lines["3"]
 
 
+def test_long_names_have_lines_of_their_own_before_the_columns_that_say_most_go() -> None:
+    """As exported programs have them, each with one backend or two."""
+    names, passed = [f"model_resnet50_tensorflow_bed941b{number}/stablehlo_vhlo.mlirbc" for number in range(4)], Verification("passed", "x")
+    stacks = [("xla", names[0]), *(("iree", name) for name in names)]
+    ids = [f'artifact[path="{name}"]@{backend}/eager:eval' for backend, name in stacks]
+    shown = table(run_of([record(id, figures(1e-3, 1e-5), verification=passed) for id in ids]))
+    assert "verified" in shown and "eager, unpaired" in shown and all(name in shown for name in names)
+    assert max(map(len, shown.splitlines())) <= 100
+
+
 def test_parameters_that_have_no_value_are_left_out_where_all_rows_share_them() -> None:
     ids = [f'trace[file=a,part={part},skip=null,name=""]@torch/eager:eval' for part in ("null", "tail")]
     one, two = (record(id, figures(1e-3, 1e-5)) for id in ids)

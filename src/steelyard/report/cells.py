@@ -16,7 +16,7 @@ from steelyard.model.pair import MARGIN, Delta, Verdict, judge
 from steelyard.model.programs import ARGV, NAME, PROGRAM, filled, used, values_of, words_of
 from steelyard.model.record import BAD, Figure, Record
 from steelyard.model.units import measured, with_error
-from steelyard.model.values import value_text
+from steelyard.model.values import is_file_value, value_text
 from steelyard.report import calls
 
 VERDICT_GLYPHS: dict[Verdict, str] = {
@@ -188,7 +188,7 @@ def facets(case: Mapping[str, Any]) -> dict[str, str]:
     if case.get("workload") == calls.CALL:
         found, params = {key: clean(text) for key, text in calls.facets(params).items()}, {}
     dtype = params.pop("dtype", None)
-    found.update({key: clean(f"{key}={value_text(value)}") for key, value in params.items()})
+    found.update({key: clean(value_text(value) if is_file_value(value) else f"{key}={value_text(value)}") for key, value in params.items()})
     if dtype is not None:
         found["dtype"] = clean(dtype)
     found["mode"] = clean(case.get("mode", "eval"))

@@ -142,12 +142,12 @@ def _is_versus(column: Column) -> bool:
 
 
 def _fit(groups: Sequence[Group], found: list[Column], width: int) -> tuple[list[TreeLine], list[Column], str]:
-    """As many columns as leave nearly every label its place; the few that are too long get lines of their own."""
+    """As many columns as leave nearly every label its place; a few too long ones get lines of their own, and all before speedups go."""
     ranks = sorted({column.rank for column in found}, reverse=True)
     steps = [[column for column in found if column.rank <= rank] for rank in ranks]
     fewest = len(lines(groups, width))
     rows = sum(len(point.leaves) for item in groups for point in item.points)
-    for moved, least_rank in ((0, 2), (max(1, rows // 4), 1), (rows // 2, 0), (2 * rows, 0)):
+    for moved, least_rank in ((0, 2), (max(1, rows // 4), 1), (2 * rows, 1), (rows // 2, 0), (2 * rows, 0)):
         for step, rank in zip(steps, ranks, strict=True):
             for gap in GAPS:
                 room = width - taken(step, gap)

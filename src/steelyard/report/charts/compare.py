@@ -27,7 +27,7 @@ AXIS: Spec = {"title": "time of head against base, log scale", "titleFontSize": 
 SETTLED = "indexof(['same', 'unclear'], datum.verdict) >= 0 || datum.low > datum.margin_high || datum.high < datum.margin_low"
 """Whether the interval decides the size, too; otherwise only the direction is certain."""
 LOG: Spec = {"type": "log", "nice": False, "padding": 12}
-NARROW, SHORT, NAME = "windowSize()[0] < 700", 26, 17
+NARROW, SHORT, NAME, LONG = "windowSize()[0] < 700", 26, 17, 50
 
 
 def _looks(legend: Spec | None) -> Spec:
@@ -50,7 +50,7 @@ def _ratio_axis() -> Spec:
 
 
 def _forest() -> Chart:
-    """Every ratio on an axis of its own row; a narrow screen keeps the operator's own name and the end that tells it apart."""
+    """Every ratio on an axis of its own row; of a long label the end stays, which tells it apart, and on a narrow screen the own name."""
     label, tail = "datum.label", vega.first("tail")
     told = f"slice({label}, 0, length({label}) - length({tail}))"
     across: Spec = {"field": "ratio", "type": "quantitative", "scale": LOG, "axis": _ratio_axis()}
@@ -58,7 +58,8 @@ def _forest() -> Chart:
     own = f"(peek(split({word}, '/')) + slice({told}, length({word})))"
     name = f"min({NAME}, indexof({own} + ' ', ' '))"
     cut = f"(length({own}) > {SHORT} ? slice({own}, 0, {name}) + '…' + slice({own}, {name} - {SHORT - 1}) : {own})"
-    names = vega.names(labelLimit=330, labelExpr=f"{NARROW} && length({label}) > {SHORT} ? {cut} : {label}")
+    middle = f"length({label}) > {LONG} ? slice({label}, 0, {LONG // 2}) + '…' + slice({label}, 1 - {LONG // 2}) : {label}"
+    names = vega.names(labelLimit=330, labelExpr=f"{NARROW} && length({label}) > {SHORT} ? {cut} : {middle}")
     down: Spec = {"field": "label", "type": "nominal", "sort": None, "scale": {"paddingInner": 0, "paddingOuter": 0}, "axis": names}
     looks = _looks(None)
     tooltip = vega.told(("label", "case"), ("text", "change"), ("verdict", "verdict"), ("before", "base"), ("after", "head"))
