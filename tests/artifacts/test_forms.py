@@ -38,7 +38,7 @@ def test_bytecode_under_the_name_of_text_is_told_with_its_writer(tmp_path: Path)
     held = small(tmp_path)
     (tmp_path / "stablehlo.mlir").write_bytes(BYTECODE)
     held = replace(held, files=tuple(manifest.entry(tmp_path, item.path) for item in held.files))
-    assert manifest.check(tmp_path, held) == ["stablehlo.mlir: is said to be text, and is bytecode by MLIR 23.0.0git"]
+    assert manifest.check(tmp_path, held) == ["stablehlo.mlir: is declared as text, but is bytecode by MLIR 23.0.0git"]
 
 
 def test_versioned_bytecode_is_read_by_later_versions_and_not_by_earlier_ones(tmp_path: Path) -> None:

@@ -60,8 +60,8 @@ BENT: list[tuple[str, str, Any, str]] = [
     ("inputs.0", "dtype", "fp31", r"inputs\[0\].dtype: no dtype named 'fp31'"),
     ("inputs.0", "dtype", 7, r"inputs\[0\].dtype: must be text"),
     ("inputs.0", "shape", [-1], r"inputs\[0\].shape\[0\]: must be a whole number from 0"),
-    ("inputs.0", "file", "../../etc/passwd", r"inputs\[0\].file: '../../etc/passwd' is no plain name"),
-    ("programs.0", "file", "/etc/passwd", r"programs\[0\].file: '/etc/passwd' is no plain name"),
+    ("inputs.0", "file", "../../etc/passwd", r"inputs\[0\].file: '../../etc/passwd' is not a plain name"),
+    ("programs.0", "file", "/etc/passwd", r"programs\[0\].file: '/etc/passwd' is not a plain name"),
     ("programs.0", "file", "other.mlir", r"programs\[0\].file: 'other.mlir' is not among the files"),
     (
         "programs.0",
@@ -73,11 +73,11 @@ BENT: list[tuple[str, str, Any, str]] = [
     ("programs.0", "results", ["output_0", "output_0"], r"programs\[0\].results: an array is named twice"),
     ("files.0", "sha256", "beef", r"files\[0\].sha256: must be a sha256"),
     ("files.0", "bytes", 1e9, r"files\[0\].bytes: must be a whole number"),
-    ("files.0", "path", "..", r"files\[0\].path: '..' is no plain name"),
+    ("files.0", "path", "..", r"files\[0\].path: '..' is not a plain name"),
     ("files.0", "path", "manifest.json", "files: manifest.json cannot list itself"),
     ("tolerance", "atol", -1, "tolerance.atol: must be a number of at least 0"),
     ("producer", "versions", {"jax": 3}, "producer.versions.jax: must be text"),
-    ("", "name", "a/../b", "name: 'a/../b' is no plain name"),
+    ("", "name", "a/../b", "name: 'a/../b' is not a plain name"),
 ]
 
 
@@ -97,7 +97,7 @@ def test_a_mistake_is_named_by_its_key(tmp_path: Path, place: str, key: str, val
     ("text", "told"),
     [
         ("{", "not valid JSON"), ("[]", "the whole: must be a table"), ('{"name": 1, "name": 2}', "name: given twice"),
-        ('{"schema": NaN}', "NaN is no number here"), ("[" * 100_000, "nested more than"), ("[" * 30 + "]" * 30, "nested more than"),
+        ('{"schema": NaN}', "NaN is not a number here"), ("[" * 100_000, "nested more than"), ("[" * 30 + "]" * 30, "nested more than"),
         ('{"schema": 1}', "name: is missing"), ('{"schema": ' + "9" * 5000 + "}", "not valid JSON"),
     ],
 )  # fmt: skip

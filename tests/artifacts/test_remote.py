@@ -131,9 +131,9 @@ def test_a_damaged_cache_is_fetched_anew(tmp_path: Path, own_cache: Path) -> Non
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ('{"schema": 1, "artifacts": {"../x": "' + "0" * 64 + '"}}', "is no plain name"),
+        ('{"schema": 1, "artifacts": {"../x": "' + "0" * 64 + '"}}', "is not a plain name"),
         ('{"schema": 2, "artifacts": {}}', "newer Steelyard"),
-        ('{"schema": 1, "artifacts": {"a": "beef"}}', "no sha256"),
+        ('{"schema": 1, "artifacts": {"a": "beef"}}', "not a sha256"),
         ("[" * 100_000, "not an index of artifacts"),
         ("nonsense", "not an index of artifacts"),
     ],

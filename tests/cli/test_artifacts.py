@@ -69,7 +69,7 @@ def heavy(folder: Path, size: int) -> ArtifactSet:
         ("fetch good -o file", "cannot write file"), ("reduce artifact:gone.mlir -B xla -o bug", "no such file"),
         ("reduce op/softmax -o bug", "is no exported program"),
         ("reduce artifact:good -B xla,iree -o bug", "not a backend name: 'xla,iree'"),
-        ("reduce artifact:good -B xla -o bug --vs eager", "is no base of an exported program"),
+        ("reduce artifact:good -B xla -o bug --vs eager", "cannot be the base of an exported program"),
         ("reduce artifact:good -B xla -o bug --time-limit soon", "not a time"), ("reduce artifact:good -B xla", "missing option '-o'"),
     ],
 )  # fmt: skip
@@ -181,7 +181,7 @@ DAMAGE: dict[str, tuple[Callable[[Path], None], str, int, str]] = {
     "changed": (_swap, "its sha256 is", PASS, "is another file than the one that was meant"),
     "gone": (lambda folder: (folder / "stablehlo.mlir").unlink(), "is missing", PASS, "there is no"),
     "cut": (lambda folder: (folder / "outputs_npy.tgz").write_bytes(b"x"), "has 1 bytes, not", PASS, "has 1 bytes, not"),
-    "skew": (_skew, "is said to be text, and is bytecode by MLIR 23.0.0git", PASS, "is said to be text, and is bytecode"),
+    "skew": (_skew, "is declared as text, but is bytecode by MLIR 23.0.0git", PASS, "is declared as text, but is bytecode"),
     "dtype": (_dtype, "no dtype named 'fp31'", USAGE, "no dtype named 'fp31'"),
     "path": (_escape, "'../../passwd' is no plain name", USAGE, "'../../passwd' is no plain name"),
 }

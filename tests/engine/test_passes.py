@@ -149,7 +149,7 @@ def compiled(seconds: float, hit: int, miss: int) -> Reply:
 
 @pytest.mark.parametrize(
     ("cold", "warm", "said"),
-    [((0, 2), (2, 0), ""), ((1, 1), (2, 0), "not cold"), ((0, 2), (1, 1), "not warm"), ((0, 0), (0, 0), "cannot be told apart")],
+    [((0, 2), (2, 0), ""), ((1, 1), (2, 0), "not cold"), ((0, 2), (1, 1), "not warm"), ((0, 0), (0, 0), "cannot be distinguished")],
 )
 def test_counters_that_disagree_are_said(cold: tuple[int, int], warm: tuple[int, int], said: str) -> None:
     job = Job(Case("op/gelu", variant="compile"), None, Place(), "unit", True, True)

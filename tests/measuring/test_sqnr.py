@@ -110,7 +110,7 @@ def test_the_same_bits_have_no_decibels_and_pass() -> None:
     [
         (SIGNAL[:-1], SIGNAL, "shape"),
         (np.where(SIGNAL > 2, np.nan, SIGNAL), SIGNAL, "not finite"),
-        (SIGNAL, np.zeros_like(SIGNAL), "nothing but zeros"),
+        (SIGNAL, np.zeros_like(SIGNAL), "only zeros"),
     ],
 )
 def test_what_cannot_be_compared_is_said(got: Any, want: Any, message: str) -> None:

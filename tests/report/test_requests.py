@@ -170,7 +170,7 @@ def test_a_gate_judges_the_parts_that_its_policy_names() -> None:
     assert gate(side, side, Policy()).outcome == "pass"
     judged = gate(side, side, Policy(margins={"ttft": 0.05}))
     assert judged.outcome == "regression" and [item.metric for item in judged.of("regression")] == ["ttft", "ttft"]
-    assert not any("time alone" in note for note in judged.notes)
+    assert not any("only time" in note for note in judged.notes)
 
 
 def test_files_of_a_run_hold_the_parts_and_their_verdicts(requests: Store) -> None:

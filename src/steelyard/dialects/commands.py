@@ -12,12 +12,12 @@ from steelyard.dialects.options import Flag, PlainOptions
 from steelyard.errors import USAGE, UsageError, unknown
 
 LOUDNESS = {"DEBUG": 0, "INFO": 1, "WARNING": 2, "ERROR": 3, "CRITICAL": 4}
-"""Log levels by how little they let through."""
+"""Log levels, from the most verbose to the quietest."""
 
 
 ENV = click.option("--env", default="", metavar="NAME", help="Run in this environment, from steelyard env create.")
 STRICT_EXIT = click.option("--strict-exit", is_flag=True, help="Exit with 3 where something failed and 5 where nothing was measured.")
-"""Flags of ours that tools have beside the original's."""
+"""Flags of ours that are added to the original's."""
 
 
 class Names(click.Group):

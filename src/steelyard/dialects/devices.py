@@ -13,7 +13,7 @@ NODES = {"cuda": "nvidiactl", "xpu": "dri", "mps": "no such device on Linux"}
 
 
 def has_device(device: str) -> bool:
-    """Whether there is such a device, as far as a look at the system tells."""
+    """Whether there is such a device, judged from system files."""
     return device not in NODES or (Path("/dev") / NODES[device]).exists()
 
 

@@ -9,7 +9,7 @@ from typing import Any, Literal, Self
 from steelyard.errors import UsageError, unknown
 
 Kind = Literal["switch", "text", "count", "integer", "seconds", "choice", "texts", "integers", "choices"]
-"""A count is not negative; a kind in the plural may be given again."""
+"""Types of options: a count is not negative; plural kinds may be repeated."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class PlainOptions:
     """For a dataclass of options: to and from what JSON knows."""
 
     def plain(self) -> dict[str, Any]:
-        """As JSON knows it, for the worker and the header."""
+        """Plain data for JSON, for the worker and the header."""
         values = {item.name: getattr(self, item.name) for item in fields(self)}  # type: ignore[arg-type]
         return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
 

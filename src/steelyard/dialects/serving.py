@@ -1,4 +1,4 @@
-"""Another system's import names, answered by us: a dialect says which modules there are and what each of them has."""
+"""Serves another system's import names: a dialect lists the modules and the names in each of them."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from typing import Any
 
 
 class NameServer(MetaPathFinder, Loader):
-    """Answers imports in a process that runs users' files written for the other system."""
+    """An importer for processes that run users' files written for the other system."""
 
     @classmethod
     def serve(cls) -> None:
-        """From here on these imports in this process are answered by us."""
+        """Serve these imports in this process from now on."""
         if not any(isinstance(finder, cls) for finder in sys.meta_path):
             sys.meta_path.insert(0, cls())
 
     def find_spec(self, fullname: str, path: object, target: object = None) -> ModuleSpec | None:
-        """Ours, or nothing that concerns us."""
+        """Our module for a name; None for other names."""
         raise NotImplementedError
 
     def names_of(self, module: str) -> Mapping[str, Any]:
-        """What a module of theirs has."""
+        """The names of a module."""
         raise NotImplementedError
 
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:

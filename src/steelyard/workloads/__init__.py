@@ -1,1 +1,1 @@
-"""What can be weighed; every module below is searched for workloads."""
+"""Built-in workloads; every module below is searched for them."""

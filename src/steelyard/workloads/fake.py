@@ -42,7 +42,7 @@ def half(task: Task, be: Any) -> Task:
 
 
 def misbehave(fault: str) -> Any:
-    """Do what a broken case does; real faults, not simulated ones."""
+    """Fail like a broken case, with real faults, not simulated ones."""
     if fault not in FAULTS:
         raise unknown("fault", fault, FAULTS)
     return FAULTS[fault]()
@@ -55,7 +55,7 @@ def _segfault() -> None:
 
 
 def _leave_child(session: bool) -> None:
-    """A child that holds every descriptor of its parent and never ends by itself."""
+    """Start a child that keeps all descriptors of its parent and never ends by itself."""
     if os.fork() == 0:
         if session:
             os.setsid()

@@ -48,7 +48,7 @@ def _checked(spot: str, be: Backend) -> Callable[[], Any]:
 
 
 def find(spot: str) -> Callable[[], Any]:
-    """What FILE.py:NAME or MODULE:NAME names: something that can be called with nothing."""
+    """The function that FILE.py:NAME or MODULE:NAME names, callable without arguments."""
     path, _, name = spot.rpartition(":")
     module = registry.load_file(path) if path.endswith(".py") else importlib.import_module(path)
     found = getattr(module, name, None)

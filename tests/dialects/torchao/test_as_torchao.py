@@ -299,7 +299,7 @@ def test_an_interrupted_run_goes_on(here: Path, monkeypatch: pytest.MonkeyPatch,
 def test_there_may_be_nothing_to_go_on_with(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (here / "x.yml").write_text(ONE)
     assert main([*RUN, "--resume"]) == PASS
-    assert "so nothing is continued and all is measured" in capsys.readouterr().err
+    assert "so nothing is continued and all cases are measured" in capsys.readouterr().err
 
 
 def test_run_is_strict_and_makes_the_same_cases_and_pairs(here: Path, capsys: pytest.CaptureFixture[str]) -> None:

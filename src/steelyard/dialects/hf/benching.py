@@ -1,4 +1,5 @@
-"""One bench file in a worker: imported, its runner found and called with what it takes, and what became of it told to the conductor."""
+"""One bench file in a worker: imported, its runner found and called with the arguments it takes, and its outcome reported to the
+conductor."""
 
 from __future__ import annotations
 
@@ -54,7 +55,7 @@ def run(file: Path, words: Sequence[str], runner: Runner, asked: Counter[str]) -
 
 
 def taken(function: Callable[..., Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """What a runner takes of what there is: what it names, or all of the original's words where it takes any."""
+    """The arguments for a runner: those it names, or all of the original's if it takes any."""
     parameters = inspect.signature(function).parameters
     anything = any(item.kind is item.VAR_KEYWORD for item in parameters.values())
     return {name: value for name, value in given.items() if name in parameters or (anything and name not in OURS)}

@@ -27,7 +27,7 @@ def device_here(asked: str) -> str:
 def steps(
     *, compiled: bool, mode: str | None, kernelized: bool, continuous: bool = False, kernel: str | None = None, fullgraph: bool = False
 ) -> str:  # fmt: skip
-    """Our variants, in the order in which they are applied."""
+    """The variants of a config, in the order in which they are applied."""
     if mode not in MODES:
         raise unknown("compile mode", str(mode), [each for each in MODES if each])
     if kernel is not None and kernel not in KERNELS:

@@ -16,7 +16,7 @@ STAMP = "%Y%m%d_%H%M%S"
 
 
 def plain(value: Any) -> Any:
-    """As JSON has it; what it cannot say becomes text."""
+    """A value for JSON; types that JSON lacks become text."""
     if hasattr(value, "plain"):
         return plain(value.plain())
     if is_dataclass(value) and not isinstance(value, type):
@@ -31,7 +31,7 @@ def plain(value: Any) -> Any:
 
 
 def free(path: Path) -> Path:
-    """A name that is not taken, where two files are written in one second."""
+    """A free file name, if two files are written in one second."""
     return next(
         found for found in (path, *(path.with_stem(f"{path.stem}_{number}") for number in range(2, 100))) if not found.exists()
     )  # fmt: skip

@@ -38,7 +38,7 @@ FEWEST_FOR_P95 = 20
 
 @dataclass(frozen=True)
 class LevelOptions:
-    """What was asked for."""
+    """The options of a run."""
 
     model: str
     configs: Sequence[LevelConfig]
@@ -113,7 +113,7 @@ class LevelSink(RowSink):
         return {"benchmark_config_hash": key, **{name: kept[name] for name in ("config", "measurements", "metadata")}}
 
     def keep(self, key: str, record: Record, series: Mapping[str, list[float]]) -> dict[str, Any]:
-        """Put a config into the file."""
+        """Add a config to the file."""
         self.file[key] = row(self.configs[key], record, series, self.made.metadata)
         self.statuses.append(record.status)
         save(self.results, json.dumps(files.plain(self.file), indent=4) + "\n")
@@ -147,7 +147,7 @@ def row(each: PlannedConfig, record: Record, series: Mapping[str, list[float]], 
 
 @dataclass
 class LevelRun:
-    """What a run holds while it lasts."""
+    """A run in progress."""
 
     options: LevelOptions
     say: Callable[[str], None]
@@ -193,7 +193,7 @@ class LevelRun:
         return WaitTold(self.tell)
 
     def show(self, config: LevelConfig, row: Mapping[str, Any]) -> None:
-        """A config's statistics, or what became of it."""
+        """Print a config's statistics, or its status."""
         self.say(config.name(compact=False))
         for note in row["metadata"].get("changed", ()):
             self.say(f"  note: {note}")
@@ -209,7 +209,7 @@ class LevelRun:
             self.say(f"  {'Throughput':<20} {spread_of(rates, lambda value: f'{value:.4g} tok/s')}")
 
     def _profile(self, configs: Sequence[PlannedConfig]) -> None:
-        """A trace of a short request for each config, beside the timing and in a run of its own."""
+        """Make a trace of a short request for each config, after the timing and in a run of its own."""
         folder = self.options.output_dir.with_name(f"{self.options.output_dir.name}_profiles")
         short = {each.config.name(): replace(each.config, num_tokens_to_generate=self.options.profiled) for each in configs}
         given = self.options
@@ -226,7 +226,7 @@ class LevelRun:
                 self.tell(f"trace: {folder / name}.json.gz")
 
     def _code(self) -> int:
-        """The original's: 0, but for nothing at all; or ours."""
+        """The exit code: the original's (0 unless nothing was measured), or ours."""
         statuses = set(self.sink.statuses) if self.sink else set()
         if not self.options.strict_exit:
             return PASS if statuses & {"ok", "wrong"} else 1
@@ -245,7 +245,7 @@ def spread_of(values: Sequence[float], words: Callable[[float], str]) -> str:
 
 
 def check_sizes(sizes: Mapping[str, Sequence[int]]) -> None:
-    """All three lists are needed, and two tokens at least, or there is no time between tokens."""
+    """Check that all three lists are given, and at least two tokens, since one has no time between tokens."""
     for name, values in sizes.items():
         if not values:
             raise UsageError(

@@ -66,16 +66,16 @@ class LevelConfig:
         ])  # fmt: skip
 
     def plain(self) -> dict[str, Any]:
-        """As files have it."""
+        """The config as files have it."""
         return {"name": self.name(), **asdict(self), "compile_kwargs": self.compiling}
 
     @property
     def hash(self) -> str:
-        """What a file knows it by."""
+        """Its hash, the key in files."""
         return hashlib.sha256(json.dumps(self.plain()).encode()).hexdigest()
 
     def case(self, model: str, *, threads: int = 1, preset: str | None = None) -> Case:
-        """What it means here."""
+        """The case and settings that it means here."""
         compiled = self.compiling
         mode = compiled["mode"] if compiled else None
         size = {"batch": self.batch_size, "prompt": self.sequence_length, "new": self.num_tokens_to_generate}

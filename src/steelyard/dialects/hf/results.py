@@ -38,7 +38,7 @@ def fits(data: Any) -> bool:
 
 
 def read(data: Any, path: Path) -> list[ForeignSource]:
-    """The scenarios of a file, with what the first tells of its machine and source."""
+    """The scenarios of a file, with the machine and source of the first."""
     found = rows(data) if isinstance(data, list) else rows(data[SCENARIOS]) if SCENARIOS in data else rows(list(data.values()))
     if not found:
         return []

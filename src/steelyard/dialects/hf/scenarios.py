@@ -1,4 +1,4 @@
-"""What a bench file says and gets as plain data: a scenario's config, its variants, and one timing."""
+"""The data that bench files use: a scenario's config, its variants, and one timing."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class ScenarioConfig:
         self.generation_config = self.generation_config or dict(GREEDY)
 
     def told(self) -> dict[str, Any]:
-        """What was asked for beyond the defaults; how often it is measured is no part of what it is."""
+        """The fields that differ from the defaults, without the number of measurements."""
         usual = asdict(ScenarioConfig("", ""))
         kept = {name: value for name, value in asdict(self).items() if name not in ("warmup_iterations", "measurement_iterations")}
         return {name: value for name, value in kept.items() if value != usual[name]}
@@ -45,7 +45,7 @@ class ScenarioConfig:
 
 @dataclass
 class TimingResult:
-    """What a bench reports of one generation."""
+    """The times that a bench reports for one generation."""
 
     time_to_first_token: float | None = None
     latency: float = 0.0

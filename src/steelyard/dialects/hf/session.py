@@ -26,13 +26,13 @@ from steelyard.terminal import save
 BENCHES = Path(__file__).parent / "benches"
 SHIM = "steelyard.hf"
 FALLEN = 1
-"""The original's exit code for everything that did not go well."""
+"""The original's exit code for any failure."""
 SUMMARY = "benchmark_summary.json"
 
 
 @dataclass(frozen=True)
 class BenchOptions:
-    """What was asked for: the original's flags first, then ours."""
+    """The options: the original's flags first, then ours."""
 
     output_dir: Path = Path("benchmark_results")
     benches_dir: Path = Path("benches")
@@ -50,7 +50,7 @@ class BenchOptions:
 
 @dataclass
 class BenchOutcome:
-    """What became of one bench: completed, skipped, no_runner or failed, with the scenarios that its run holds by status."""
+    """The outcome of one bench: completed, skipped, no_runner or failed, with the scenarios that its run holds by status."""
 
     status: str
     reason: str = ""
@@ -60,7 +60,7 @@ class BenchOutcome:
 
     @property
     def result(self) -> str | None:
-        """As the original's summary has it, but for what was skipped."""
+        """The entry for the original's summary, without skipped benches."""
         return self.path or {"completed": "completed", "skipped": "skipped", "no_runner": "skipped"}.get(self.status)
 
 
@@ -97,7 +97,7 @@ def discover(options: BenchOptions) -> dict[str, Path]:
 
 @dataclass
 class BenchesRun:
-    """What a run holds while it lasts."""
+    """A run in progress."""
 
     options: BenchOptions
     say: Callable[[str], None]
@@ -107,7 +107,7 @@ class BenchesRun:
     log_file: Path | None = None
 
     def run(self) -> int:
-        """All benches, one after the other; what fails in one stops no other."""
+        """All benches, one after the other; a failure in one does not stop the rest."""
         options = self.options
         found = discover(options)
         make_folder(options.output_dir)
@@ -129,7 +129,7 @@ class BenchesRun:
         return self._code()
 
     def log(self, level: str, text: str) -> None:
-        """Into the file, and to the terminal where it is loud enough."""
+        """Write a line to the file, and to the terminal if its level is high enough."""
         if LOUDNESS.get(level, 1) < LOUDNESS[self.options.log_level]:
             return
         assert self.log_file is not None
@@ -196,7 +196,7 @@ class BenchesRun:
             raise UsageError("the summary that is continued cannot be read", do="run without --resume", where=str(path)) from None
 
     def _code(self) -> int:
-        """The original's: 0 where all ran, else 1; or ours."""
+        """The exit code: the original's (0 if all ran, else 1), or ours."""
         statuses = {outcome.status for outcome in self.outcomes.values()}
         scenarios = {status for outcome in self.outcomes.values() for status in outcome.scenarios}
         if not self.options.strict_exit:
@@ -205,7 +205,7 @@ class BenchesRun:
 
 
 def _judged(run: str, records: Sequence[Record], facts: Mapping[str, Any]) -> BenchOutcome:
-    """A bench that raised has failed, and so has one of whose scenarios none was measured."""
+    """Whether a bench failed: it raised, or none of its scenarios was measured."""
     own = next((record for record in records if record.case["workload"] == "script"), None)
     scenarios: dict[str, int] = {}
     for record in records:

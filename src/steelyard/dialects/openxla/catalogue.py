@@ -1,4 +1,4 @@
-"""All definitions there are: those of the suite, and those of folders that a user names; and how one is chosen by its name."""
+"""All known definitions: those of the suite, and those of folders that a user names; and how one is chosen by its name."""
 
 from __future__ import annotations
 
@@ -70,7 +70,8 @@ def tool_of(case: BenchmarkCase) -> str:
 def choose(held: DefinitionSet, tool: str, patterns: Sequence[str]) -> DefinitionSet:
     """The cases of a tool whose whole name a pattern fits, each once, and the definitions in trouble that they mean too.
 
-    A pattern that fits nothing is an error that names all there are. Different cases of one name are in trouble: results would mix them up.
+    A pattern that fits nothing is an error that names all there are. Different cases with one name are errors, as results would mix them
+    up.
     """
     known = {case.name: case for case in held.cases if tool_of(case) == tool}
     broken = {item.name: item for item in held.troubles if item.list == shim.BENCHMARKS}

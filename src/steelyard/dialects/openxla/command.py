@@ -101,7 +101,7 @@ def _options(offline: bool, preset: str, root: Path | None, **given: Any) -> Too
 
 
 def perform(several: Sequence[ToolOptions]) -> int:
-    """Run tools one after the other; what was written stays whatever happens later."""
+    """Run tools one after the other; results written so far are kept if a later one fails."""
     from steelyard.dialects.openxla.compiled import CompilerOptions, CompilerRun
     from steelyard.dialects.openxla.session import SuiteRun
     from steelyard.errors import exit_code

@@ -27,16 +27,16 @@ from steelyard.model.record import Status
 LEVEL, BENCHMARK = "compiler_level", "models/{}/inputs/INPUT_DATA_MODEL_DEFAULT"
 BACKENDS = {"hlo": "xla", "iree": "iree", "tflite": "litert"}
 KINDS = {"hlo": ("xla_hlo_dump", "stablehlo_mlir"), "iree": ("stablehlo_mlir", "linalg_mlir", "tosa_mlir"), "tflite": ("tflite_",)}
-"""By tool, which programs of a folder it runs, the first that is there."""
+"""By tool, the programs of a folder that it can run; the first one found is used."""
 ANY = (1, "")
-"""One thread on any CPU, which is not told of the tool that had no threads to choose."""
+"""One thread on any CPU; not written for the tool that had no choice of threads."""
 ITERATIONS = {"hlo": 10, "iree": 20, "tflite": 50}
 BOUND = dict.fromkeys(BACKENDS, "their CPUs: \"{1: '0', 2: '0,1'}\"") | {"tflite": "taskset's mask in hex: \"{1: '1', 2: '3'}\""}
 
 
 @dataclass(frozen=True)
 class CompilerOptions(ToolOptions):
-    """What a command line says: artifacts are in `root`, and `threads` are numbers of threads with their CPUs, empty for any."""
+    """The options of a command line: artifacts are in `root`, and `threads` are numbers of threads with their CPUs, empty for any."""
 
     threads: tuple[tuple[int, str], ...] = (ANY,)
 

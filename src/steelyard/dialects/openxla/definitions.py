@@ -1,4 +1,4 @@
-"""What the suite is described with: the fields, values, names and defaults of the original, so that its users' files read as they stand.
+"""The data types of the suite's definitions: the fields, values, names and defaults of the original, so that users' files work unchanged.
 
 Standard library only: reading every definition imports no framework. A model is named by the dotted path of its module, which is
 imported where it runs.
@@ -17,7 +17,7 @@ from steelyard.model import addresses
 
 
 class ModelFrameworkType(Enum):
-    """What a model is written in."""
+    """Frameworks of models."""
 
     TF_V1 = "tensorflow_v1"
     TF_V2 = "tensorflow_v2"
@@ -28,7 +28,7 @@ class ModelFrameworkType(Enum):
 
 
 class ModelArtifactType(Enum):
-    """What a model can be exported as."""
+    """Forms in which a model can be exported."""
 
     TF_SAVEDMODEL_V1 = "tf_savedmodel_v1"
     TF_SAVEDMODEL_V2 = "tf_savedmodel_v2"

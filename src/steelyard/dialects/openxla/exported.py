@@ -31,7 +31,7 @@ VERSIONS, UPLOAD, TEXT = "models_version_info.txt", "GCS_UPLOAD_DIR", "stablehlo
 
 @dataclass(frozen=True)
 class ModelExport(ToolOptions):
-    """What a command line says. With `bytecode` StableHLO is written as bytecode alone; `upload` is where the whole folder goes."""
+    """The options of a command line. With `bytecode` StableHLO is written as bytecode alone; `upload` is where the whole folder goes."""
 
     names: tuple[str, ...] = (".*",)
     device: str = "host-cpu"
@@ -47,7 +47,7 @@ class ModelExport(ToolOptions):
 
 
 def folder_of(asked: ModelExport) -> Path:
-    """The folder that was named, or one that says what made its content and when."""
+    """The named folder, or one named by framework version and time."""
     if asked.output != Path():
         return asked.output
     word, package = FRAMEWORKS[asked.tool]
@@ -86,7 +86,7 @@ def _chosen(asked: ModelExport, held: catalogue.DefinitionSet) -> dict[str, tupl
 
 
 def _wanted(case: BenchmarkCase, known: Mapping[str, BenchmarkCase], asked: ModelExport) -> tuple[Case, tuple[str, ...]]:
-    """A model's case and programs; one of TFLite's is a program of JAX's model, held to its own tolerance."""
+    """A model's case and programs; one of TFLite's is a program of JAX's model, with its own tolerance."""
     given, only = case.model.model_parameters, asked.only
     if asked.tool == "tflite":
         if given.get("model") not in known:

@@ -18,13 +18,13 @@ from steelyard.exporters.ways import chosen
 from steelyard.model.dtypes import ALIASES, SIZES
 
 EXPORTERS = {F.JAX: "jax", F.PYTORCH: "torch", F.TF_V1: "tensorflow", F.TF_V2: "tensorflow", F.TFLITE: "jax"}
-"""Whose exporters make the programs of a framework's models."""
+"""Frameworks whose exporters make the programs of a framework's models."""
 TYPES = ("fp32", "fp16", "bf16")
 FORMATS = (*SIZES, "dyn-quant")
-"""What a data_type can be: a number format, or the original's word for weights that are quantized when they are used."""
+"""Valid data_types: a number format, or the original's word for weights that are quantized when they are used."""
 TOLERANCES = ("absolute_tolerance", "relative_tolerance")
 WORDS = {"JAX": (F.JAX,), "PT": (F.PYTORCH,), "TF": (F.TF_V1, F.TF_V2), "TFLITE": (F.TFLITE,)}
-"""Parts of a name that say what a model is written in."""
+"""Parts of a name that say the framework of a model."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""OpenXLA's import names: `serve()` makes `openxla.benchmark…` mean our definitions and models, so that users' files run as they stand.
+"""OpenXLA's import names: `serve()` makes `openxla.benchmark…` mean our definitions and models, so that users' files run unchanged.
 
 A module that we do not have, such as a model of the user's own, is looked for in the user's folders as usual; a file there also goes
 before a model or a list of definitions of ours.
@@ -44,7 +44,7 @@ class SuiteFinder(NameServer):
     """Answers for the modules of the suite that definitions and models import; all others are the user's."""
 
     def find_spec(self, fullname: str, path: object, target: object = None) -> ModuleSpec | None:
-        """Ours, or nothing that concerns us."""
+        """Our module for a name; None for other names."""
         below = fullname.removeprefix(f"{ROOT}.")
         if fullname not in ("openxla", ROOT) and (below == fullname or below not in {*MODULES, *PACKAGES, *FAMILIES, *LISTS}):
             return None

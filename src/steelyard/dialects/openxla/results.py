@@ -58,7 +58,7 @@ def _result(item: dict[str, Any], level: str) -> ForeignResult:
 
 
 def _verification(told: dict[str, Any]) -> Verification | None:
-    """What our own entries say of the answer; the original's say nothing but an error."""
+    """The verification in our own entries; the original's have only an error."""
     status = word(told.get("status"))
     if status not in ("passed", "failed"):
         return None
@@ -85,7 +85,7 @@ def _figures(told: dict[str, Any], ours: dict[str, Any]) -> dict[str, Figure]:
 
 
 def _case(told: dict[str, Any], level: str) -> tuple[str, dict[str, Any] | None]:
-    """A definition as a case, by whose id it is named; one that no case can hold is named by itself."""
+    """A definition as a case, by whose id it is named; one that no case id can express keeps its own name."""
     name = word(told.get("benchmark_name"), "unnamed")
     model, given = found.groups() if (found := NAME.fullmatch(name)) else (name, USUAL)
     params = {} if given == USUAL else {"input": given}

@@ -70,7 +70,7 @@ class SuiteSink(RowSink):
 
 
 def definition(name: str, case: BenchmarkCase | None, options: ToolOptions) -> Entry:
-    """What was measured, by the original's keys; what a model does not say is null."""
+    """The benchmark's description by the original's keys; unknown values are null."""
     given = case.model.model_parameters if case else {}
     about = {"benchmark_name": name, "framework": str(case.model.model_impl.framework_type) if case else None}
     sizes = {"data_type": given.get("data_type"), "batch_size": given.get("batch_size")}

@@ -26,7 +26,7 @@ from steelyard.model.record import Record, Status
 from steelyard.store.runs import Store
 
 BACKENDS = {"jax": "jax", "pytorch": "torch", "tensorflow": "tensorflow", "tflite": "jax"}
-"""What builds the models of a tool; TFLite's are exported from JAX's."""
+"""The framework that builds a tool's models; TFLite's are exported from JAX's."""
 KINDS = {"cpu": "cpu", "gpu": "cuda"}
 COMPILERS = {
     "jax": ("xla", "xla_cpu_next", "iree", "eager"), "pytorch": ("inductor", "eager"), "tensorflow": ("xla", "xla_cpu_next", "eager"),
@@ -42,7 +42,7 @@ TF32 = "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE"
 
 @dataclass(frozen=True)
 class ToolOptions:
-    """What a command line says; `names` are patterns, of which a command has one and `benchmark-all` a list."""
+    """The options of a command line; `names` are patterns, of which a command has one and `benchmark-all` a list."""
 
     tool: str
     names: tuple[str, ...]
@@ -108,7 +108,7 @@ def case_of(benchmark: BenchmarkCase, options: ToolOptions) -> Case:
 
 
 def variant_of(benchmark: BenchmarkCase, options: ToolOptions) -> str:
-    """What compiles the model; inductor tunes fp32 alone, as the original has it."""
+    """The variant that compiles the model; inductor tunes only fp32, as in the original."""
     if options.compiler == "eager":
         return "eager"
     if options.tool == "pytorch":
@@ -117,7 +117,7 @@ def variant_of(benchmark: BenchmarkCase, options: ToolOptions) -> str:
 
 
 def refused(options: ToolOptions) -> str:
-    """Why nothing can be measured as it is asked for, whatever the case; empty where it can."""
+    """Why nothing can be measured with these options; empty if it can."""
     if options.spec.host_type == "mobile":
         return f"{options.device} is a phone; a framework's Python does not run there"
     return GONE.get(options.compiler, "")
@@ -125,7 +125,7 @@ def refused(options: ToolOptions) -> str:
 
 @dataclass
 class SuiteRun:
-    """A run while it lasts; the caller reads from it how it went."""
+    """A run in progress; afterwards the caller reads its outcome."""
 
     options: ToolOptions
     say: Callable[[str], None]
@@ -134,7 +134,7 @@ class SuiteRun:
     statuses: dict[str, Status] = field(default_factory=dict)
 
     def run(self) -> int:
-        """Do all of it; 0, as the original, unless the strict exit code is asked for."""
+        """Run everything; returns 0, as the original, unless --strict-exit was given."""
         options = self.options
         held = catalogue.gathered(options.definitions, options.preset, options.place)
         for trouble in held.troubles:

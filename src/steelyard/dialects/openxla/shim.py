@@ -22,6 +22,6 @@ def folder(path: Path) -> UserFolder:
 
 
 def perform(words: Mapping[str, Any], loaded: Any, send: Callable[[Mapping[str, Any]], None], gate: Callable[[], None]) -> None:
-    """Answer with all definitions below a folder by their lists, and with what is wrong there."""
+    """Return all definitions below a folder by their lists, with the mistakes found."""
     names.serve()
     packages.answer(folder(Path(words["folder"])), KINDS, words, send)

@@ -16,7 +16,7 @@ from steelyard.workloads.models.families.sizes import LENGTHS, NamedSizes, named
 
 A, F = ModelArtifactType, ModelFrameworkType
 FRAMEWORKS = {"jax": (F.JAX,), "pytorch": (F.PYTORCH,), "tensorflow": (F.TF_V2, F.TF_V1)}
-"""The tools, and whose models each runs; those of the suite are in the first."""
+"""The tools, and the frameworks whose models each runs; those of the suite are in the first."""
 SHORT = {"jax": "JAX", "pytorch": "PT", "tensorflow": "TF"}
 EXPORTS = {"jax": [A.STABLEHLO_MLIR, A.XLA_HLO_DUMP], "pytorch": [A.LINALG_MLIR]}
 EXPORTS["tensorflow"] = [*EXPORTS["jax"], A.TF_SAVEDMODEL_V2]
@@ -32,7 +32,7 @@ TOO_LARGE = "the original left it out because its GPU, an A100 of 40 GB, had too
 ARTIFACT = "a TFLite model is an exported file, and this tool runs a framework's Python; its inputs are the JAX models of the same name"
 
 PARAMETERS = {"gen_size": "max_new_tokens"}
-"""What `create_model` calls an axis, where that is not the axis' own name."""
+"""The keyword of `create_model` for an axis, if it differs from the axis' name."""
 
 
 def of_row(row: NamedSizes) -> Iterator[tuple[Model, float]]:

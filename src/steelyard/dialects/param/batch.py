@@ -45,7 +45,7 @@ class Tool:
 
 
 def tools(options: Options) -> list[Tool]:
-    """The profilers that were asked for."""
+    """The requested profilers."""
     found = []
     for name in SUFFIXES:
         program, file, warmup, iteration = (getattr(options, f"{name}_{word}") for word in ("bin", "args_file", "warmup", "iteration"))
@@ -62,7 +62,7 @@ def _words(file: str) -> tuple[str, ...]:
 
 
 def check(options: Options) -> None:
-    """Say before anything runs that a tool, its options or the command it starts cannot be had."""
+    """Raise an error, before anything runs, if a tool, its options or the command it starts is unusable."""
     for tool in tools(options):
         flag = f"--{tool.profiler.name}"
         tool.profiler.check(f"name the program with {flag}-bin FILE, add its folder to PATH")
@@ -89,7 +89,7 @@ Item = tuple["Config", Line]
 
 
 def batch_file(batch: Sequence[Item], tool: Tool, options: Options, device: str) -> Line:
-    """What the started command reads, in the original's form: one operator, one build, inputs with their ids."""
+    """The input file of the started command, in the original's form: one operator, one build, inputs with their ids."""
     first = batch[0][0]
     inputs = [{**config.input, "id": _split(config)[1]} for config, _ in batch]
     return {
@@ -128,17 +128,17 @@ class Queue:
         self._waiting: list[Item] = []
 
     def add(self, config: Config, record: Line) -> None:
-        """Let a config wait for its batch; one that could not run by itself is left out."""
+        """Add a config to its batch; one that failed in the plain run is left out."""
         if self._tools and status(record) in RUNNABLE:
             self._waiting.append((config, record))
 
     def due(self, config: Config) -> bool:
-        """Whether what waits should be flushed before this config is added: its batch is full, or the build is another."""
+        """Whether waiting configs should be flushed before this one is added: its batch is full, or the build is another."""
         last = self._waiting[-1][0] if self._waiting else config
         return len(self._waiting) >= self._options.run_batch_size or (config.op, _split(config)[0]) != (last.op, _split(last)[0])
 
     def flush(self) -> Iterator[Line]:
-        """Run what waits, which is one batch, and give a line of the output file for each tool.
+        """Run the waiting batch, and return a line of the output file for each tool.
 
         ncu's counters are laid into the records that were added (`record["steelyard"]["ncu"]`) and stand in the line too. A
         batch that fails has `"steelyard": {"status": "failed", "error": …}` in its line and costs nothing else.

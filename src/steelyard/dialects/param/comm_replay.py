@@ -82,7 +82,7 @@ class CommAsked:
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> CommAsked:
-        """From flags; what cannot be done here is a mistake before anything is read."""
+        """Options from flags; impossible ones are errors before anything is read."""
         if given["bitwidth"] != 32:
             raise UsageError(f"--bitwidth is {given['bitwidth']}", why="messages are not quantized here", do="leave it out")
         if given["backend"] not in DEVICES:

@@ -141,7 +141,7 @@ def _watch(level: str) -> ConfigWatch:
     shown = LOUDNESS[level.upper()]
 
     class Lines(ConfigWatch):
-        """Tells on stderr."""
+        """Reports on stderr."""
 
         done = total = 0
 

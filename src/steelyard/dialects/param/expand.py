@@ -1,4 +1,4 @@
-"""From a PARAM config to the list of what is to be run: iterators, macros and ids, with every mistake found in one pass.
+"""From a PARAM config to the list of configs to run: iterators, macros and ids, with every mistake found in one pass.
 
 Order is part of the format, since ids count along it: operators, config entries, builds, inputs, and within a ranged spec
 nested loops with args before kwargs, earlier arguments outside, and attributes in the order in which they are written.
@@ -75,7 +75,7 @@ class Sheet:
     mistakes: tuple[Mistake, ...]
     dropped: int = 0
     warnings: tuple[Mistake, ...] = ()
-    """What the original takes no notice of, where that was asked for; else it is among the mistakes."""
+    """Warnings on things that the original ignores, if `lenient`; else they are mistakes."""
 
 
 Source = Path | Mapping[str, Any]
@@ -183,7 +183,7 @@ class _Expansion:
         ]  # fmt: skip
 
     def report(self, faults: Iterable[BrokenRule], id: str) -> bool:
-        """Keep faults as mistakes, each once; say whether there were none."""
+        """Keep faults as mistakes, each once; returns whether there were none."""
         clean = True
         for fault in faults:
             if fault.loose and self.lenient:
@@ -196,7 +196,7 @@ class _Expansion:
         return clean
 
     def once(self, scope: Place, id: str) -> bool:
-        """Whether no key of a thing is given twice; which of the two was meant cannot be known."""
+        """Whether no key of a thing is given twice; as it is ambiguous."""
         do = "remove one, or merge the two"
         return self.report((BrokenRule(place, f"key {shown(place[-1])} is given twice", do) for place in self.twice.get(scope, ())), id)
 

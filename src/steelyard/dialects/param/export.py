@@ -35,7 +35,7 @@ def text(run: Run) -> str:
 
 
 def _options(run: Run, record: Record) -> Options:
-    """What a command line would have asked for; without a fixed protocol there are no calls to count."""
+    """The equivalent command line options; without a fixed protocol there are no calls to count."""
     given, case = run.header.settings.get("fixed"), record.case
     fixed = Fixed(**given) if isinstance(given, dict) else Fixed(repeats=0)
     modes = {clock: mode for mode, clock in native.CLOCKS.items()}

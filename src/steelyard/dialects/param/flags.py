@@ -21,7 +21,7 @@ _DEVICE = re.compile(r"[a-z]+(:[0-9]{1,3})?")
 
 @dataclass(frozen=True)
 class Options(PlainOptions):
-    """What was asked for, with PARAM's names and defaults; from `fail_fast` on they are ours, and `batch_cuda_device` was 1 there."""
+    """The options, with PARAM's names and defaults; from `fail_fast` on they are ours, and `batch_cuda_device` was 1 there."""
 
     config: str = ""
     warmup: int = 1
@@ -131,7 +131,7 @@ FLAGS = (
 
 
 def settle(options: Options) -> tuple[Options, list[str]]:
-    """Options that make sense together, and what was changed so that they do; what cannot be had is an error before anything runs."""
+    """Options that make sense together, and what was changed so that they do; impossible options are errors before anything runs."""
     _check(options)
     warnings = []
     if options.cuda_graph and not options.on_cuda:

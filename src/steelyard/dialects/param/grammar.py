@@ -1,4 +1,4 @@
-"""What an argument may say: every rule of the config grammar, and each broken one named by its place."""
+"""The rules of the config grammar for arguments; each broken rule is named with its place."""
 
 from __future__ import annotations
 
@@ -65,17 +65,17 @@ def shown(value: Any, depth: int = 0) -> str:
 
 
 def missing(place: Place, key: str, do: str = "") -> BrokenRule:
-    """One wording for every key that must be there."""
+    """The message for a missing key."""
     return BrokenRule(place, f"missing key {key!r}", do)
 
 
 def expected(place: Place, what: str, value: Any, do: str = "") -> BrokenRule:
-    """One wording for every value of the wrong kind."""
+    """The message for a value of the wrong kind."""
     return BrokenRule(place, f"expected {what}, not {shown(value)}", do)
 
 
 def unknown_keys(table: Mapping[Any, Any], place: Place, allowed: Collection[str]) -> Faults:
-    """Keys that nothing reads are mistakes; the original takes no notice of them."""
+    """Unknown keys are mistakes; the original ignores them."""
     for key in table:
         if key not in allowed:
             name = str(key)
@@ -91,7 +91,7 @@ def arguments(spec: Mapping[str, Any]) -> list[tuple[tuple[str, str | int], Any]
 
 
 def spec_faults(spec: Any, place: Place, macros: bool, strict: bool) -> Faults:
-    """What is wrong with the frame of a build or input spec; its arguments are looked at one by one."""
+    """Mistakes in the frame of a build or input spec; its arguments are looked at one by one."""
     if not isinstance(spec, dict):
         yield expected(place, "an object with args and kwargs", spec)
         return
@@ -114,7 +114,7 @@ def spec_faults(spec: Any, place: Place, macros: bool, strict: bool) -> Faults:
 
 
 def argument_faults(arg: Any, place: Place, depth: int = 0) -> Faults:
-    """What is wrong with one argument that has no macros left."""
+    """Mistakes in one argument without macros."""
     if not isinstance(arg, dict):
         yield expected(place, 'an argument such as {"type": "int", "value": 1}', arg)
         return

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from steelyard.registry import Loaded
 
 Executor = Callable[[Any, Any], Mapping[str, Any]]
-"""Runs one prepared call (`forward`, `args`, `kwargs`) and answers its metric; beside it it gets `op`, `id` and the options."""
+"""Runs one prepared call (`forward`, `args`, `kwargs`) and returns its metric; it also gets `op`, `id` and the options."""
 
 
 def run(source: expand.Source, asked: Options, executor: Executor | None = None, own: Loaded | None = None) -> list[Line]:
@@ -59,7 +59,7 @@ def run(source: expand.Source, asked: Options, executor: Executor | None = None,
 def measure(
     forward: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], label: str, asked: Options, operator: Any = None
 ) -> dict[str, Any]:
-    """Time one function over its arguments and answer the `metric` of a record; `operator` may have a backward pass of its own."""
+    """Time one function over its arguments and return the `metric` of a record; `operator` may have a backward pass of its own."""
     from steelyard.backends._torch_state import as_it_was
     from steelyard.dialects.param.sink import metric_of
     from steelyard.engine.bench import open_backend
@@ -78,7 +78,7 @@ def measure(
 
 
 def settled(given: Mapping[str, Any]) -> Options:
-    """Options that make sense together; what had to change for that is a warning."""
+    """Options that make sense together; changes are warnings."""
     asked, told = settle(Options.from_plain(given))
     for text in told:
         warnings.warn(text, stacklevel=4)
@@ -86,14 +86,14 @@ def settled(given: Mapping[str, Any]) -> Options:
 
 
 def mistaken(mistakes: Sequence[Mistake]) -> UsageError:
-    """All that is wrong, in one error."""
+    """All mistakes as one error."""
     first, *rest = map(str, mistakes)
     return UsageError(first, why="\n  ".join(rest))
 
 
 @dataclass
 class _Own:
-    """A user's executor in the place of our loops."""
+    """A user's executor instead of our loops."""
 
     executor: Executor
     config: expand.Config
@@ -109,7 +109,7 @@ class _Own:
         return Sampled({"warmup": Taken(), "measure": Taken()})
 
     def line(self, line: Line) -> Line:
-        """The record with what the executor answered."""
+        """The record with the executor's result."""
         ours = {key: value for key, value in line["steelyard"].items() if key not in ("error", "not_applicable", "statistics")}
         return {**line, "metric": self.metric, "steelyard": {**ours, "status": "ok"}}
 

@@ -139,7 +139,7 @@ def init_logging(level: int = logging.INFO) -> logging.Logger:
 
 
 def load_modules(package: Any) -> None:
-    """Nothing: what a config names is found when it is named."""
+    """Does nothing: names in configs are looked up when they are used."""
 
 
 class OperatorConfig:
@@ -246,7 +246,7 @@ def _settled(info: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def written(made: list[Line], run_options: Mapping[str, Any]) -> list[Line]:
-    """The same, told to the stream that the options name."""
+    """The same, reported to the stream that the options name."""
     stream: TextIO | None = run_options.get("out_stream")
     if stream is not None:
         for line in made:
@@ -263,7 +263,7 @@ class Benchmark:
         self.build_executor = build_executor(self.run_options)
 
     def run(self) -> list[Any]:
-        """All of it; the answer is what the executor answers, which for the usual one are records."""
+        """All of it; returns the executor's result, by default records."""
         if type(self.build_executor) is OpBuildExecutor:
             return written(records(self.bench_config.bench_config, self.run_options), self.run_options)
         made: list[Any] = []
@@ -294,7 +294,7 @@ class FileBenchmark:
         self.config, self.logger = config, logger or get_logger()
 
     def eval(self, evaluate_file_path: str) -> dict[str, str]:
-        """Run a file in a worker and answer what was written, by the original's names."""
+        """Run a file in a worker and return the files written, by the original's names."""
         from steelyard.dialects.param import session
         from steelyard.store.runs import Store
 
@@ -309,7 +309,7 @@ class FileBenchmark:
 
 
 class Logged(ConfigWatch):
-    """Tells a logger."""
+    """Reports to a logger."""
 
     def __init__(self, logger: logging.Logger) -> None:
         self.logger = logger

@@ -47,7 +47,7 @@ def place(options: Options, pid: int, seconds: int) -> OutputPlace:
 
 
 def header(options: Options, machine: Mapping[str, Any], started: datetime) -> Line:
-    """The first line: what was asked for under the names PARAM has for it, and what it runs on."""
+    """The first line: the options under PARAM's names, and the system."""
     asked = {
         "device": options.device, "pass_type": "backward" if options.backward else "forward",
         "warmup": options.warmup, "iteration": options.iteration, "op_exec_mode": options.exec_mode,
@@ -115,7 +115,7 @@ def full_id(line: Mapping[str, Any]) -> str:
 
 
 def status(line: Mapping[str, Any]) -> str:
-    """What became of a config; a file that PARAM itself wrote has only measured ones."""
+    """The status of a config; a file that PARAM itself wrote has only measured ones."""
     return str(_ours(line).get("status") or ("ok" if line.get("metric") else "skipped"))
 
 
@@ -188,7 +188,7 @@ def _asked(header: Line) -> Line:
 
 
 def _lay_counters(batch: Line, records: Mapping[str, Line]) -> None:
-    """A record is written before its batch runs, so what ncu counted stands in the line of the batch, by id."""
+    """Add ncu's counters to records: a record is written before its batch runs, so they are in the line of the batch, by id."""
     config, counted = batch.get("config"), _ours(batch).get("ncu")
     if isinstance(config, dict) and isinstance(counted, dict):
         for id, counters in counted.items():
@@ -215,7 +215,7 @@ def _foreign(path: Path, number: int) -> StoreError:
 
 
 def check_writable(path: Path) -> None:
-    """Say before anything runs that results could not be kept; whatever else a file holds is never overwritten."""
+    """Raise an error, before anything runs, if results could not be saved; other content of a file is never overwritten."""
     try:
         there, plain, folder = path.exists(), path.is_file(), path.parent.is_dir()
     except OSError as error:

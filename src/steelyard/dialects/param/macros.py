@@ -99,7 +99,7 @@ class _Move:
 
 @dataclass(frozen=True)
 class _Rows:
-    """All that is to be done to each combination of one spec."""
+    """The copies and filters for each combination of one spec."""
 
     keys: tuple[Key, ...]
     moves: Mapping[Key, Sequence[_Move]]

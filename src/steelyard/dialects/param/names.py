@@ -36,14 +36,14 @@ RENAMED: Mapping[str, Mapping[str, str]] = {
     "lib.pytorch.config_util": {"create_data": "create_type"}, "lib.pytorch.operator_impl": {"UnaryOp": "InPlaceOp"},
     "lib.pytorch.benchmark_helper": {"BenchmarkHelper": "FileBenchmark"},
 }  # fmt: skip
-"""Names that mean something of ours under another one; older scripts have some."""
+"""Old names of our objects, as older scripts use them."""
 
 
 class NameFinder(NameServer):
     """Answers for every module of PARAM's library; one that we do not have is reported as missing, even where PARAM is installed."""
 
     def find_spec(self, fullname: str, path: object, target: object = None) -> ModuleSpec | None:
-        """Ours, or nothing that concerns us."""
+        """Our module for a name; None for other names."""
         if fullname != ROOT.partition(".")[0] and not fullname.startswith(f"{ROOT.partition('.')[0]}."):
             return None
         if not f"{ROOT}.".startswith(f"{fullname}.") and fullname.removeprefix(f"{ROOT}.") not in MODULES:

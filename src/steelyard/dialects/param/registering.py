@@ -23,10 +23,10 @@ class OperatorInterface:
     device: Any = None
 
     def build(self, *args: Any, **kwargs: Any) -> None:
-        """Make what calls need."""
+        """Prepare what calls need."""
 
     def cleanup(self) -> None:
-        """Let it go."""
+        """Release it."""
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """The call."""
@@ -63,11 +63,11 @@ class BuildableOp(OperatorInterface):
         self.func: Any = None
 
     def build(self, *args: Any, **kwargs: Any) -> None:
-        """Make it where it will run."""
+        """Create it on its device."""
         self.func = self.constructor(*args, **kwargs).to(self.device)
 
     def cleanup(self) -> None:
-        """Let the weights go."""
+        """Release the weights."""
         self.func = None
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
@@ -183,7 +183,7 @@ def _generator(name: str) -> DataGenerator:
 
 
 def registered() -> Loaded:
-    """What this process made known."""
+    """Everything registered in this process."""
     from steelyard.registry import Loaded
 
     usual = {"DefaultConfigIterator", "RangeConfigIterator", expand.DEFAULT_GENERATOR}

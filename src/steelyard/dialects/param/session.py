@@ -30,7 +30,7 @@ DRY = "no warm-up and no iteration was asked for"
 
 @dataclass
 class Session:
-    """What a run holds while it lasts; the caller reads from it how it went."""
+    """A run in progress; afterwards the caller reads its outcome."""
 
     options: Options
     watch: ConfigWatch = field(default_factory=ConfigWatch)
@@ -50,16 +50,16 @@ class Session:
 
     @property
     def statuses(self) -> list[str]:
-        """What became of each config, held ones included."""
+        """The status of each config, those of the continued file included."""
         return self.sink.statuses if self.sink else []
 
     @property
     def files(self) -> dict[str, str]:
-        """What was written, by PARAM's names."""
+        """The files written, by PARAM's names."""
         return dict(reversed(self.sink.files)) if self.sink else {}
 
     def run(self, source: Source) -> int:
-        """Do all of it and answer the exit code."""
+        """Run everything and return the exit code."""
         try:
             return self._run(source)
         finally:
@@ -89,7 +89,7 @@ class Session:
         return self._measure(sheet, chosen, files, sink)
 
     def _recorded(self) -> Recorded | None:
-        """What the file that is continued holds."""
+        """The content of the continued file."""
         there = self.place and self.options.append and self.place.file.exists()
         return lines.read(self.place.file) if self.place and there else None
 
@@ -102,7 +102,7 @@ class Session:
                 sink.refused_lines.append(lines.refused(mistake.op, mistake.id, None, None, mistake.what))
 
     def _left(self, chosen: Sequence[Config], recorded: Recorded | None) -> list[Config]:
-        """What the file that is continued does not hold."""
+        """The configs that the continued file lacks."""
         if recorded is None:
             return list(chosen)
         left = [item for item in chosen if recorded.holds(item.op, item.id, item.build, item.input, self.options) is None]

@@ -64,7 +64,7 @@ class Writing(Sink):
         self.whole = self.options.profile or self.options.et
 
     def opened(self, run: Path) -> None:
-        """An earlier run may have written to the continued file in the meantime."""
+        """Read the continued file again: another run may have written to it in the meantime."""
         if self.place and self.options.append and self.place.file.exists():
             self.recorded = lines.read(self.place.file)
 
@@ -86,7 +86,7 @@ class Writing(Sink):
             self._write(line)
 
     def refused(self, job: Job, reason: str) -> None:
-        """Told once for all configs of one place in the file."""
+        """Reported once for all configs of one place in the file."""
         for id in job.label.split():
             config = self._by_id.get(id)
             if config is None:
@@ -117,7 +117,7 @@ class Writing(Sink):
         return Traces(stem, asked.profile, asked.et, counters, asked.cupti_profiler_measure_per_kernel)
 
     def begun(self, environment: Mapping[str, Any]) -> None:
-        """The first worker is about to measure; later ones say the same and are ignored."""
+        """Take the facts of the first worker; later ones send the same and are ignored."""
         if why := environment.get("unusable"):
             raise UsageError(f"torch cannot use the device {self.options.device!r}", why=str(why))
         if self._output is None:
@@ -143,7 +143,7 @@ class Writing(Sink):
                     self._take_line(self._by_id[lines.full_id(line)], line)
 
     def _take_line(self, config: Config, line: Line) -> None:
-        """A batch that is due runs before the line is written, while the worker waits."""
+        """Write a line; a batch that is due runs before, while the worker waits."""
         if self._queue and self._queue.due(config):
             self.flush()
         self._write(line)
@@ -157,7 +157,7 @@ class Writing(Sink):
         self.watch.finished(line)
 
     def flush(self) -> None:
-        """Run what waits for ncu or nsys."""
+        """Run the batch that waits for ncu or nsys."""
         for line in self._queue.flush() if self._queue else ():
             if self._output:
                 self._output.write(line)

@@ -38,7 +38,7 @@ SMALL = 300
 @spelt("--step-annotation", "mark", default=STEP, show_default=True, metavar="TEXT", help="What is in the name of every step's label.")
 def trace_tool(file: Path, listed: bool, detail: bool, as_json: bool, clean: bool, tensors: bool, tree: bool, number: int | None,
                drawn: bool, graphviz: bool, graphml: bool, mark: str) -> int:  # fmt: skip
-    """Look into an execution trace as PARAM's execution_trace tool does.
+    """Inspect an execution trace as PARAM's execution_trace tool does.
 
     \b
     steelyard as param trace-tool --input trace.json --list-op --detail --json

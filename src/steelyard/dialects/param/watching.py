@@ -7,7 +7,7 @@ from steelyard.dialects.param.lines import Line
 
 
 class ConfigWatch:
-    """Who looks on; this one sees nothing."""
+    """The interface for progress; this base class shows nothing."""
 
     def mistake(self, mistake: Mistake) -> None:
         """Report a config that cannot run, before anything is run."""
@@ -25,7 +25,7 @@ class ConfigWatch:
         """Called when a record is there."""
 
     def waiting(self, text: str) -> None:
-        """Another run has the machine, and nothing happens until it lets go."""
+        """Another run has the machine, and nothing happens until it releases it."""
 
     def said(self, text: str) -> None:
         """A tool printed something."""

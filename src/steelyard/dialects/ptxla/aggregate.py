@@ -93,7 +93,7 @@ class ReportLine:
 
 @dataclass(frozen=True)
 class Report:
-    """What a report says, before it is written in any form; `places` are moments, workload numbers or model names."""
+    """The content of a report, independent of its form; `places` are moments, workload numbers or model names."""
 
     question: ReportQuestion
     places: tuple[datetime | int | str, ...]

@@ -30,13 +30,13 @@ ON_FAILURE = (
     "median_total_time", "median_per_iter_time", "xla_median_trace_per_iter_time", "xla_compile_time", "dynamo_compile_time",
 )  # fmt: skip
 NOT_SO = -1
-"""Where a figure has no meaning, as the time to trace has none without XLA."""
+"""The cell for a figure without a meaning, as the time to trace has none without XLA."""
 DEEPEST = 8
 
 
 @dataclass(frozen=True)
 class Order:
-    """What to analyze and how to write it; `timestamp` is for rows that have none."""
+    """Options: what to analyze and how to write it; `timestamp` is for rows that have none."""
 
     folder: Path
     database: Path
@@ -47,7 +47,7 @@ class Order:
 
 @dataclass(frozen=True)
 class WrittenFiles:
-    """What was written where."""
+    """The files written."""
 
     file: Path
     rows: int

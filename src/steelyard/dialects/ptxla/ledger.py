@@ -76,12 +76,12 @@ def outcome(row: Row) -> str:
 
 
 def doubtful(row: Row) -> bool:
-    """Whether verification was asked for and came to no result: it raised, or there was nothing sure to compare with."""
+    """Whether requested verification had no result: it raised, or there was no reliable reference."""
     return not row.error and row.verification_code not in (*UNVERIFIED, "PASS", "FAIL")
 
 
 def fingerprint_of(row: Row, options: RunnerOptions) -> str:
-    """Which config a row answers: told by us in the row, or put together from what the original wrote.
+    """The config of a row: stored in our own rows, or reconstructed from the original's.
 
     The original wrote the batch size that a model chose, so it counts only where one is asked for.
     """

@@ -1,4 +1,4 @@
-"""What is run: the product of the axes without what rules drop, the models that are chosen, and what makes a config itself."""
+"""The configs to run: the product of the axes without dropped ones, the chosen models, and the key of a config."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ LONGEST_PART, LONGEST_FOLDER = 32, 80
 
 @dataclass(frozen=True)
 class Facts:
-    """What rules need to know beside the experiment; `head` is for the last version of the original, which knows no XLA on CUDA."""
+    """Facts for rules besides the experiment; `head` is for the last version of the original, which knows no XLA on CUDA."""
 
     has_device: Callable[[str, str], bool] = lambda accelerator, xla: True
     head: bool = False
@@ -210,7 +210,7 @@ def _named_once(pairs: list[tuple[str, Any]], where: str) -> dict[str, Any]:
 
 
 def line(model: Model, experiment: RunnerPoint) -> str:
-    """How a config is announced, and repeated by hand."""
+    """The line that announces a config and repeats it."""
     return f"--model-config={json.dumps(model)} --experiment-config={json.dumps(experiment)}"
 
 

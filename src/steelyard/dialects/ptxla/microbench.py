@@ -45,7 +45,7 @@ class Side:
 
 @dataclass(frozen=True)
 class Result:
-    """What the original answers under its own names, with the verdict of the pair, what that rests on, and where profiles lie."""
+    """The original's result under its own names, with the verdict of the pair, its evidence, and the paths of profiles."""
 
     test_name: str
     testing_speedup: float
@@ -59,7 +59,7 @@ class Result:
 
     @property
     def colour(self) -> str:
-        """Green above 1.05 and red below 0.95, as the original has it; a verdict that was asked for must agree."""
+        """Green above 1.05 and red below 0.95, as the original has it; a requested verdict must agree."""
         if SLOWER <= self.testing_speedup <= FASTER:
             return ""
         found, word = (GREEN, "faster") if self.testing_speedup > FASTER else (RED, "slower")
@@ -81,7 +81,7 @@ class Result:
         return self.text()
 
     def plain(self) -> dict[str, Any]:
-        """As it goes into JSON."""
+        """Plain data for JSON."""
         found = {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "delta"}
         if self.delta is not None:
             found["paired"] = {name: getattr(self.delta, name) for name in ("ratio", "low", "high", "margin", "p", "reason")}
@@ -119,7 +119,7 @@ def microbench(
     testing_sync_fn: Call,
     save_profile_to_dir: str | os.PathLike[str] | None = None,
 ) -> Result:
-    """The original's function: nothing is printed, and what it answers prints as the original's line with a verdict below."""
+    """The original's function: it prints nothing; its result prints as the original's line with a verdict below."""
     base, test = (
         Side(baseline_fn, baseline_sync_fn, bench=baseline_bench_fn),
         Side(testing_fn, testing_sync_fn, bench=testing_bench_fn),
@@ -171,7 +171,7 @@ def wants_colour(stream: TextIO) -> bool:
 
 
 def check_name(name: str, folder: str | os.PathLike[str] | None) -> None:
-    """A name goes to the terminal, and becomes a folder where profiles are wanted."""
+    """Check a name, which is printed, and names a folder if profiles are requested."""
     if not name or not name.isprintable():
         raise UsageError(f"not a name for a micro-benchmark: {name!r}", do="use printable characters")
     if folder and (name in (".", "..") or "/" in name or os.sep in name or len(os.fsencode(name)) > 255):

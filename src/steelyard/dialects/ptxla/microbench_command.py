@@ -132,7 +132,7 @@ def _place(given: Mapping[str, Any]) -> Place:
 
 
 def _shown(answer: Result | str, as_json: bool, strict: bool) -> int:
-    """Print one answer, and say what it is worth as an exit code."""
+    """Print one result, and return its exit code."""
     import sys
 
     from steelyard.dialects.ptxla.microbench import wants_colour

@@ -57,7 +57,7 @@ def _after_warm_up(times: Sequence[Any]) -> list[float] | str:
 
 
 def _compile(times: Sequence[Any]) -> TimePoint | str:
-    """What the first repeat took beyond the others."""
+    """The extra time of the first repeat."""
     if len(times) < 2:
         return "fewer than 2 repeats"
     kept = seconds(times)

@@ -99,7 +99,7 @@ def _result(row: Row, several: bool) -> ForeignResult:
 
 
 def _case(row: Row, several: bool) -> tuple[str, dict[str, Any] | None]:
-    """The row's config as a case of ours, by whose id it is named; a config that no case can hold is named by itself."""
+    """The row's config as a case of ours, by whose id it is named; a config that no case id can express keeps its own name."""
     experiment = row.experiment
     backend, variant = STACKS.get(row.backend or "", ("ptxla", "eager"))
     batch, test = experiment.get("batch_size"), word(experiment.get("test"))
@@ -155,7 +155,7 @@ def _conditions(row: Row) -> dict[str, Any]:
 
 
 def _verification(row: Row) -> Verification | None:
-    """What the runner found when it compared answers; most of its codes say that it did not."""
+    """The runner's verification result; most of its codes mean that answers were not compared."""
     if row.verification_code not in ("PASS", "FAIL"):
         return None
     error = number(row.others.get("verification_mean_rel_error"))

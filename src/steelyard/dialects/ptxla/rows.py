@@ -1,4 +1,4 @@
-"""One row of the original's JSONL: whatever a killed run or an older version left is read, and what is wrong with it is counted."""
+"""One row of the original's JSONL: rows of killed runs and older versions are read, and invalid ones counted."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ SHORTEST_TIME = 1e-12
 
 @dataclass
 class RowTally:
-    """What was left out or looked odd, by reason: how many rows, and where the first stands."""
+    """Rows left out or odd, by reason: how many, and where the first is."""
 
     counts: dict[str, int] = field(default_factory=dict)
     first: dict[str, str] = field(default_factory=dict)
@@ -195,7 +195,7 @@ def _tell_unknown(data: dict[str, Any], model: dict[str, Any], experiment: dict[
 
 
 def _sound(value: Any) -> Any:
-    """What JSON has no word for becomes null."""
+    """Values that JSON lacks become null."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):

@@ -30,12 +30,12 @@ GONE = (
     ("xla", "XRT", "XRT was removed from PyTorch/XLA; --xla=PJRT"),
     ("keep_model_data_on_cuda", True, "PyTorch/XLA no longer moves data between CUDA and XLA; leave --keep-model-data-on-cuda out"),
 )
-"""What no version of PyTorch/XLA that installs today can do."""
+"""Features missing in every installable version of PyTorch/XLA."""
 
 
 @dataclass(frozen=True)
 class RunnerPlan:
-    """What is to be run, in this order."""
+    """The configs to run, in order."""
 
     configs: tuple[tuple[Model, RunnerPoint], ...]
     experiments: Combinations
@@ -44,7 +44,7 @@ class RunnerPlan:
 
 @dataclass
 class MatrixRun:
-    """What a run holds while it lasts; the caller reads from it how it went."""
+    """A run in progress; afterwards the caller reads its outcome."""
 
     options: RunnerOptions
     watch: RunnerWatch = field(default_factory=RunnerWatch)
@@ -56,12 +56,12 @@ class MatrixRun:
 
     @property
     def file(self) -> Path:
-        """Where the rows go."""
+        """The path of the rows."""
         return Path(self.options.output_dirname) / self.options.output_basename
 
     @property
     def statuses(self) -> list[str]:
-        """What became of each config."""
+        """The status of each config."""
         return self.sink.statuses if self.sink else []
 
     @property
@@ -70,7 +70,7 @@ class MatrixRun:
         return self.sink.surprises if self.sink else {}
 
     def run(self) -> int:
-        """Do all of it and answer the exit code: 0, as the original, unless the strict one was asked for."""
+        """Run everything and return the exit code: 0, as the original, unless --strict-exit was given."""
         options, say = self.options, self.watch.say
         self.policy = read_policy(options)
         native.place(options)

@@ -36,7 +36,7 @@ def command() -> click.Command:
 
 
 def run(**given: Any) -> int:
-    """Plan and run; a row that was written stays whatever happens later."""
+    """Plan and run; rows written so far are kept if something fails later."""
     from steelyard.dialects.ptxla import flags, runner
     from steelyard.store.runs import Store
 
@@ -58,13 +58,13 @@ def _counted(made: MatrixRun) -> str:
 
 
 def _watch(options: RunnerOptions) -> RunnerWatch:
-    """Tells as much as the log level allows."""
+    """Reports as much as the log level allows."""
     from steelyard.dialects.ptxla import sink
 
     shown = LOUDNESS[options.log_level.upper()]
 
     class Lines(sink.RunnerWatch):
-        """Tells on stderr."""
+        """Reports on stderr."""
 
         def say(self, level: str, text: str) -> None:
             if LOUDNESS[level.upper()] >= shown:

@@ -1,4 +1,4 @@
-"""The rows and side files of a run as it is measured: one row for each config in its turn, whatever became of it."""
+"""The rows and side files of a run as it is measured: one row for each config in its turn, whatever its status."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ NUMBERED = re.compile(r"\d+-[a-z]+-?(\d*)")
 
 
 class RunnerWatch:
-    """Who looks on; this one sees nothing."""
+    """The interface for progress; this base class shows nothing."""
 
     def say(self, level: str, text: str) -> None:
         """Something happened, of one of the original's log levels."""
@@ -77,7 +77,7 @@ class RunnerConfig:
 
     @property
     def group(self) -> tuple[str, str, str]:
-        """What stacks are compared on: they need one batch size."""
+        """The key of stacks that are compared: they need one batch size."""
         return self.name, self.experiment["test"], self.experiment["accelerator"]
 
 
@@ -254,7 +254,7 @@ class RunnerSink(Sink):
         return matrix.basename(config.model, config.experiment)
 
     def _conditions(self, config: RunnerConfig, record: Record) -> dict[str, Any]:
-        """What a reader needs to repeat a row, and to know how far to trust it."""
+        """Facts to repeat a row and to judge its reliability."""
         effective, dtype = record.effective, record.case["params"].get("dtype")
         versions = {name: record.environment[name] for name in VERSIONS if name in record.environment}
         fell: dict[str, int] = {}
@@ -276,7 +276,7 @@ class RunnerSink(Sink):
         return library and config.experiment["test"] == "train" and config.experiment["accelerator"] == "cpu"
 
     def _doubts_about(self, config: RunnerConfig, record: Record) -> str:
-        """Why a row cannot be held against others of its comparison: another torch, another batch size."""
+        """Why a row cannot be compared with others of its comparison: another torch, another batch size."""
         found, stack = [], stack_name(config.experiment)
         torch = record.environment.get("torch", "")
         first = self._torch.setdefault("first", torch)
@@ -367,7 +367,7 @@ class RunnerSink(Sink):
         others: Mapping[str, Any] | None = None,
         record: Record | None = None,
     ) -> Row:
-        """A row with what was asked for and what was found."""
+        """A row with the options and the results."""
         asked = self.options.batch_size if isinstance(self.options.batch_size, int) else None
         batch = record.effective.get("batch_size") or record.case["params"].get("batch") if record else None
         told = {**config.experiment, "accelerator_model": device_name(config.experiment, record), "batch_size": batch or asked}

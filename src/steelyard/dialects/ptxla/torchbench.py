@@ -82,7 +82,7 @@ class ModelPolicy:
         return any(matches(entry, experiment) for entry in self.expected.get(model, ()))
 
     def batch_size(self, model: str, test: str, asked: int | None) -> int | None:
-        """The user's word, unless the model forbids that, then the policy's; None leaves it to the model."""
+        """The batch size of the user, unless the model forbids that, then the policy's; None leaves it to the model."""
         given = None if model in self.fixed_batch else asked
         return given or self.batch_sizes.get(KINDS[test], {}).get(model)
 

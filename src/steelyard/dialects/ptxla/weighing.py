@@ -35,12 +35,12 @@ FILES = {"flame": "flame.txt", "trace": "trace.json", "kernels": "kernel.txt"}
 """What the original calls the files of a profile, by our kinds of attachments."""
 
 Show = Callable[[Result | str], None]
-"""Takes each result, or what became of it instead."""
+"""Takes each result, or the reason why there is none."""
 
 
 @dataclass(frozen=True)
 class TwoSides:
-    """What a line is about."""
+    """The subject of a line."""
 
     name: str
     base: Case
@@ -84,7 +84,7 @@ class Microbench:
     waiting: Callable[[str], None] = lambda text: None
 
     def run(self, comparisons: Sequence[TwoSides], show: Show) -> None:
-        """Every comparison in its order, each shown as soon as all before it are; with profiles one by one, as each shows its own."""
+        """Every comparison in its order, each shown as soon as all before it are; with profiles one by one."""
 
         def together(item: TwoSides) -> tuple[str, str, bool]:
             return item.name if self.manner.profiles else "", item.vs, item.base == item.test
@@ -173,12 +173,12 @@ class LineWriter(Sink):
             self.show(answer)
 
     def finish(self) -> None:
-        """Nothing more will come."""
+        """Called at the end."""
         for item in self.left:
             self.show(f"{item.name}: it was not measured")
 
     def _answer(self, item: TwoSides) -> Result | str | None:
-        """What became of a comparison; nothing while it may still be going on."""
+        """The outcome of a comparison; None while it may still be running."""
         held = [self.records[case.id] for case in (item.base, item.test) if case.id in self.records]
         if len(held) < 2:
             return None

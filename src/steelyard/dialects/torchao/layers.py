@@ -1,4 +1,4 @@
-"""One row of a config: a layer, a recipe and what both are held against, as cases and pairs of ours."""
+"""One row of a config: a layer, a recipe and their baselines, as cases and pairs of ours."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class LayerRow:
 
     @property
     def workload(self) -> str:
-        """What is built: a name with a slash is any workload's own, one without is below `torchao/`."""
+        """The workload: a name with a slash is any workload's own, one without is below `torchao/`."""
         name = NORMED if self.model_type.startswith(NORMED) else self.model_type
         return name if "/" in name else f"{HOME}{name}"
 
@@ -111,7 +111,7 @@ class LayerRow:
 
     @cached_property
     def cases(self) -> dict[Form, Case]:
-        """What is measured, by its part in the row."""
+        """The cases measured, by their part in the row."""
         compiling = f"compile[fullgraph=true{f',mode={self.mode}' if self.mode != 'default' else ''}]"
         base = Case(self.workload, tuple(self.params.items()), self.backend, IDENTITY, MODES[self.trains], device=self.device)
         found: dict[Form, Case] = {
@@ -124,7 +124,7 @@ class LayerRow:
 
     @property
     def pairs(self) -> dict[Question, tuple[Case, Case]]:
-        """What is weighed: head and base by the question that each pair answers."""
+        """The pairs: head and base by what each pair compares."""
         both: tuple[Form, Form] = ("quantized_compiled", "quantized_eager")
         asked: dict[Question, tuple[Form, Form]] = {
             "eager": ("quantized_eager", "baseline_eager"), "compile": ("quantized_compiled", "baseline_compiled"),
@@ -145,7 +145,7 @@ class LayerRow:
 
     @property
     def file_stem(self) -> str:
-        """What the files of its profiles begin with; a name cannot lead to another folder."""
+        """The prefix of its profiles' files; a name cannot lead to another folder."""
         sizes = "".join(f"_{size}" for size in self.sizes.values())
         stem = f"{self.name}{sizes}_quant_{self.quantization}_sparsity_{self.sparsity}"
         return re.sub(r"[^\w.:+-]", "_", stem)

@@ -1,4 +1,4 @@
-"""What a row says once it is measured: the original's CSV columns, console table and CI records, and what we add behind them."""
+"""The output for a measured row: the original's CSV columns, console table and CI records, and our own columns."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ DIGITS, TIME_DIGITS = 4, 9
 
 
 def config_line(row: LayerRow) -> Line:
-    """What is known of a row before it is measured."""
+    """The columns known before a row is measured."""
     told = dict.fromkeys((*COLUMNS["seed"], *OURS)) | row.sizes
     return told | {
         "name": row.name, "quantization": row.quantization, "sparsity": row.sparsity, "use_torch_compile": bool(row.use_compile),
@@ -80,7 +80,7 @@ def measured(row: LayerRow, records: Mapping[Form, Record], deltas: Mapping[Ques
 
 
 def _standing(records: Mapping[Form, Record], deltas: Mapping[Question, Delta | str]) -> Line:
-    """The first thing that went wrong, with the part of the row that it went wrong in."""
+    """The first failure, with the part of the row in which it occurred."""
     for form, record in records.items():
         if record.status != "ok":
             return {"status": record.status, "reason": f"{form.replace('_', ' ')}: {record.reason}"}

@@ -39,7 +39,7 @@ class TorchaoPage(CheckedFile):
         self.warnings: list[str] = []
 
     def loosely(self, check: Callable[..., T], *words: Any) -> T:
-        """What a check finds; whatever is wrong with it is a warning where the original would go on."""
+        """The result of a check; a mistake is a warning if the original would go on."""
         before, found = len(self.mistakes), check(*words)
         if self.lenient:
             told = [("  ".join([where, what]), do) for where, what, do in self.mistakes[before:]]

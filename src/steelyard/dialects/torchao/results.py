@@ -84,7 +84,7 @@ def _from_records(listed: Sequence[Mapping[str, Any]]) -> list[Row]:
 
 
 def _of_row(row: Row) -> Iterator[ForeignResult]:
-    """What a row says of each form that it has a figure for; where it has none, what became of it."""
+    """A row's value for each form, or the reason why there is none."""
     sparsity, recipe = word(row.get("sparsity")), word(row.get("quantization"))
     steps = ([] if recipe in ("", BASELINE) else [recipe]) + ([sparse_variant(sparsity) or sparsity] if sparsity else [])
     told = False

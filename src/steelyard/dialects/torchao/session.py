@@ -46,7 +46,7 @@ PAGE = """<!DOCTYPE html>
 
 @dataclass(frozen=True)
 class TorchaoOptions:
-    """What was asked for; the first two are the original's."""
+    """The options; the first two are the original's."""
 
     config: Path
     output: Path | None = Path("benchmark_results.json")
@@ -63,7 +63,7 @@ class TorchaoOptions:
 
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Says which file cannot be written, and why."""
+    """A context whose write errors name the file and the reason."""
     try:
         yield
     except OSError as error:
@@ -93,7 +93,7 @@ class LayerSink(RowSink):
         return line
 
     def _put(self, key: str, line: Line) -> None:
-        """A row is known; write all whose turn it is, and those before them that need no measuring."""
+        """Take a finished row; write all rows whose turn it is, and those before them that need no measuring."""
         self.ready[key] = line
         for row in self.layers[len(self.done) :]:
             due = self.ready.get(row.key) or (lines.untried(row) if row.trouble else None)
@@ -106,7 +106,7 @@ class LayerSink(RowSink):
             self.show(f"[{len(self.done)}/{len(self.layers)}] {row.key}", due)
 
     def finish(self) -> None:
-        """Nothing more is measured; what did not come says so."""
+        """End of measuring; rows without results get a reason."""
         for row in self.layers:
             if row.key not in self.ready:
                 self._put(row.key, lines.untried(replace(row, trouble=row.trouble or "it was not measured")))
@@ -119,7 +119,7 @@ class LayerSink(RowSink):
 
 @dataclass
 class TorchaoRun:
-    """What a run holds while it lasts; the caller reads from it how it went."""
+    """A run in progress; afterwards the caller reads its outcome."""
 
     options: TorchaoOptions
     say: Callable[[str], None]
@@ -135,7 +135,7 @@ class TorchaoRun:
         return self.sink.done if self.sink else []
 
     def run(self) -> int:
-        """Do all of it and answer the exit code: 0, as the original, unless the strict one was asked for."""
+        """Run everything and return the exit code: 0, as the original, unless --strict-exit was given."""
         options = self.options
         found, warnings = read_rows(options.config, lenient=True, form=options.form, device=options.device, output_dir=options.output_dir)
         rows = self._placed(found)
@@ -239,6 +239,6 @@ class TorchaoRun:
 
 
 def _free(path: Path, taken: Callable[[Path], bool] = Path.exists) -> Path:
-    """A name that is not taken, where two runs or rows would have one."""
+    """A free name, if two runs or rows would have the same."""
     others = (path.with_stem(f"{path.stem}_{number}") for number in count(2))
     return next(found for found in chain([path], others) if not taken(found))

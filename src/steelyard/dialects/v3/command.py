@@ -1,4 +1,4 @@
-"""`steelyard as v3`: files for the PyTorch OSS benchmark database, checked before they go, and HUD's rules on what is there."""
+"""`steelyard as v3`: files for the PyTorch OSS benchmark database, checked before upload, and HUD's rules on results."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ MOST_SHOWN = 50
 
 
 class DatabaseCommands(Names):
-    """What can be done with the database's files."""
+    """Subcommands of `steelyard as v3`."""
 
     kind = "command of v3"
 
@@ -109,7 +109,7 @@ def print_schema(complete: bool) -> None:
 def merge(
     paths: tuple[Path, ...], metadata: str | None, runners: str | None, dependencies: str | None, strict: bool, output: Path | None
 ) -> int:
-    """Lay what CI knows under every record and write them as one JSON array; what a record says itself is kept.
+    """Add CI's metadata to every record and write them as one JSON array; a record's own values are kept.
 
     BENCHMARK_NAME in the environment replaces the name of the benchmark.
 

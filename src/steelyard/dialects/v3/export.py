@@ -34,7 +34,7 @@ REPOS = {
     "jax": "jax-ml/jax",
 }
 CONDITIONS = ("noise", "other_load", "graph_breaks")
-"""What a record says of how calm the machine was, and of how often a compiler gave up."""
+"""Facts of a record on noise, and on how often a compiler fell back."""
 SPARSE = ("sparse", "semi", "2:4")
 LONGEST_REASON = 500
 TORCH_NAMES = {"fp64": "float64", "fp32": "float32", "fp16": "float16", "bf16": "bfloat16"} | {
@@ -197,7 +197,7 @@ def _metrics(run: Run, record: Record, records: Mapping[str, Record]) -> Iterato
 
 
 def _base(pair: Pair) -> str:
-    """What a speedup is over: the other stack, or where the same case lies that it was weighed against."""
+    """The base of a speedup: the other stack, or the environment of the same case."""
     if pair.base.id == pair.head.id:
         return pair.base.environment or pair.base.commit[:12] or "base"
     try:

@@ -94,7 +94,7 @@ def read(data: Any, path: Path) -> list[ForeignSource]:
 
 
 def _occasion(record: Mapping[str, Any]) -> Occasion:
-    """What was measured together: the job, or where there is none the moment; and the machine, since a job may have several."""
+    """The key of results measured together: the job, or without one the time; and the machine, since a job may have several."""
     extra = _texts(record, "benchmark")
     job = tuple(_plain(record.get(key)) for key in KEYS)
     known = any(job[3:]) or bool(job[2])
@@ -107,7 +107,7 @@ def _plain(value: Any) -> str:
 
 
 def place(record: Mapping[str, Any]) -> tuple[str, str]:
-    """Device and architecture as dashboards tell them: by the first runner, then by the benchmark's extras."""
+    """Device and architecture as dashboards show them: by the first runner, then by the benchmark's extras."""
     runners = record.get("runners")
     first = table(runners[0]) if isinstance(runners, list) and runners else {}
     extra = _texts(record, "benchmark")
@@ -117,7 +117,7 @@ def place(record: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _texts(record: Mapping[str, Any], column: str) -> dict[str, str]:
-    """The texts beside a column; what is no text has no place there."""
+    """The texts beside a column; other values are left out."""
     return {key: value for key, value in table(table(record.get(column)).get("extra_info")).items() if isinstance(value, str)}
 
 

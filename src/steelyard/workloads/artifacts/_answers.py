@@ -1,4 +1,4 @@
-"""What backends answered to a program that came without recorded answers, kept so that they can be held against each other.
+"""Answers of backends to a program without recorded answers, kept so that they can be compared.
 
 Each backend has a process of its own, often in another environment, so answers are compared through files: one per program and inputs,
 seed and backend, in the user's cache.
@@ -58,7 +58,7 @@ def is_whole(path: Path) -> bool:
 
 
 def read(path: Path) -> Arrays | None:
-    """An answer that was kept; None where the file is damaged."""
+    """A saved answer; None if the file is damaged."""
     try:
         with np.load(path, allow_pickle=False) as held:
             return [arrays.viewed(held[name], name.partition("-")[2]) for name in sorted(held.files)]

@@ -22,7 +22,7 @@ RUNNERS: Mapping[str, tuple[str, ...]] = {
     "stablehlo": ("xla", "iree", "interpreter"), "xla": ("xla", "interpreter"), "linalg": ("iree",), "tosa": ("iree",),
     "tflite": ("litert",), "onnx": ("onnxruntime",),
 }  # fmt: skip
-"""What runs a kind of program, by how the kind begins; the first where no backend is named."""
+"""The backends for a kind of program, by its prefix; the first is the default."""
 MOST_FILES = 10_000
 
 
@@ -119,7 +119,8 @@ def suits(params: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def identify(path: Path) -> str:
-    """What a program is known by: its content, or with recorded values the content of those too; files must be those of the manifest."""
+    """The digest that identifies a program: its content, or with recorded values the content of those too; files must be those of the
+    manifest."""
     found = described(path)
     if found.held is None or found.program is None:
         return files.sha256(path)

@@ -31,7 +31,7 @@ NOTHING = "nothing was recorded with the program, and no other backend has run i
 
 
 def _examine(params: Mapping[str, Any], loaded: Any) -> tuple[str, str]:
-    """What is wrong with a program as far as its file shows."""
+    """Mistakes in a program that its file shows."""
     try:
         found = described(Path(params["path"]))
         if found.form == "text":
@@ -62,7 +62,7 @@ def witness(case: Case, settings: Settings) -> Case | None:
 
 
 def _key(path: Path, settings: Settings) -> str:
-    """What answers to a program and its inputs are kept by."""
+    """The key of answers to a program and its inputs."""
     return f"{identify(path)[:32]}-{settings.seed}"
 
 
@@ -158,7 +158,7 @@ def _given_anew(task: Task, be: Any, data: Sequence[np.ndarray[Any, Any]]) -> Ta
 
 
 def _held_against_others(task: Task, be: Any, found: DescribedProgram, settings: Settings) -> Task:
-    """A task whose answers are kept for others, and held against what others answered to the same."""
+    """A task whose answers are saved, and compared with those of other backends."""
     key = _key(found.path, settings)
     call = task
     known = _answers.others(key, be.name)

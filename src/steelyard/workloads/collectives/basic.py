@@ -24,7 +24,7 @@ TAGS = ["collective", "bandwidth"]
 
 @metric("bus_bandwidth", unit="B/s")
 def bus_bandwidth(seconds: float, task: Task) -> float | None:
-    """What each link must carry, whatever the number of ranks: comparable with the hardware's figure."""
+    """The load of each link, whatever the number of ranks: comparable with the hardware's figure."""
     moved = task.effective.get("bus_bytes")
     return moved / seconds if moved else None
 
@@ -51,7 +51,7 @@ def seated(bytes: int, dtype: str, be: Backend) -> tuple[Seat, int]:
 def collective(
     fn: Callable[..., Any], args: tuple[Any, ...], reference: Callable[[], Any], message: int, factor: float, *, in_place: bool = False
 ) -> Task:
-    """A task that knows what it moves; `factor` is the share of the message that a link carries."""
+    """A task with the bytes it moves; `factor` is the share of the message that a link carries."""
     moved = {"message_bytes": message, "bus_bytes": round(message * factor)}
     return Task(fn, args, reference=reference, effective=moved, in_place=in_place)
 

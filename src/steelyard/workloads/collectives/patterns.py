@@ -16,14 +16,14 @@ SUMMED, MOVED = 5, 61
 
 
 def values(rank: int, count: int, below: int) -> np.ndarray[Any, Any]:
-    """What one rank sends: whole numbers that differ from rank to rank."""
+    """The data of one rank: whole numbers that differ from rank to rank."""
     import numpy as np
 
     return np.resize((np.arange(PERIOD) * (rank + 1) + 31 * rank) % below, count).astype(np.uint8)
 
 
 def sums(ranks: int, count: int) -> np.ndarray[Any, Any]:
-    """What all ranks send, added up."""
+    """The sum of all ranks' data."""
     import numpy as np
 
     total = np.zeros(count, np.int32)

@@ -1,4 +1,4 @@
-"""What one request answers: its tokens, with the times at which they came."""
+"""The answer to one request: its tokens, with the times at which they came."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class GeneratedTokens(dict[str, Any]):
 
 
 def check_sizes(batch: int, prompt: int, new: int) -> None:
-    """A request has at least one row, one token to read and one to write."""
+    """Check that a request has at least one row, one token to read and one to write."""
     for name, value in (("batch", batch), ("prompt", prompt), ("new", new)):
         if value < 1:
             raise UsageError(f"{name} is {value}", do=f"give at least 1, such as -a {name}=1")

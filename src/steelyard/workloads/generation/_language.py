@@ -30,7 +30,7 @@ SHARED = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_h
 
 @dataclass(frozen=True)
 class LanguageModel:
-    """A model on its device, with what is known of it; `text` are tokens that it can read, where its weights mean something."""
+    """A model on its device, with facts about it; `text` are tokens that it can read, where its weights mean something."""
 
     module: Any
     facts: dict[str, Any] = field(default_factory=dict)
@@ -196,7 +196,7 @@ def check_folder(folder: str) -> tuple[Path, dict[str, Any]]:
 
 
 def _read_config(place: Path) -> dict[str, Any]:
-    """What a folder says of its model; transformers knows whether it is whole."""
+    """The config in a model's folder; transformers checks whether it is complete."""
     try:
         found = json.loads(read_whole(place / "config.json", CONFIG))
     except (OSError, ValueError) as error:

@@ -31,7 +31,7 @@ def refuse(params: Mapping[str, Any], member: str) -> None:
 
 
 class TokenTimes:
-    """What `generate` hands tokens to: the first is the prompt, each other call is one token of every row."""
+    """The streamer that `generate` calls with tokens: the first is the prompt, each other call is one token of every row."""
 
     def __init__(self) -> None:
         self.stamps: list[int] = []
@@ -101,7 +101,7 @@ def generator(model: Any, how: Generating, latest: list[Any]) -> Any:
             return GeneratedTokens(made[:, prompt.shape[1] :], Stamps(began, [times.stamps[1:]], ended, prompt.shape[0]))
 
         def logits(self, prompt: Any, begun: Any) -> Any:
-            """What should follow a prompt and some tokens, without a cache."""
+            """The logits after a prompt and some tokens, computed without a cache."""
             last = {"logits_to_keep": 1} if "logits_to_keep" in inspect.signature(self.model.forward).parameters else {}
             tokens = torch.cat([prompt, torch.as_tensor(begun, device=prompt.device, dtype=prompt.dtype)], dim=1)
             with torch.no_grad():
@@ -202,7 +202,7 @@ class UsedModel:
     looked: bool = False
 
     def __call__(self) -> dict[str, Any]:
-        """What was used; what was asked for and is not there is not applied."""
+        """The attention that was used; raises NotApplied if the requested one was not."""
         (module,) = self.latest
         asked, used = module.how.attention, module.model.config._attn_implementation
         if used != asked:

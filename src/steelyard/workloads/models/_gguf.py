@@ -32,7 +32,7 @@ class HeldTensor:
 
 
 class GGUFFile:
-    """One such file: what it says of its model, and its tensors by name."""
+    """One such file: the model's metadata, and its tensors by name."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

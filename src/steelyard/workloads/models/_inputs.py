@@ -1,4 +1,4 @@
-"""What a model is called with: its own default, a file known by its hash, or seeded random numbers; and inputs kept as files."""
+"""The inputs of a model: its own default, a file known by its hash, or seeded random numbers; and inputs kept as files."""
 
 from __future__ import annotations
 

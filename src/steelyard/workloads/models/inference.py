@@ -26,7 +26,7 @@ FORMATS = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
 
 @runtime_checkable
 class InferenceModel(Protocol):
-    """What a model is to this house: raw input, the arguments made of it, the call that is timed, and what is made of its answer."""
+    """The interface of a model: raw input, preprocessing, the timed call, and postprocessing."""
 
     def generate_default_inputs(self) -> Any:
         """A raw input; a tuple of several."""
@@ -35,10 +35,10 @@ class InferenceModel(Protocol):
         """The argument of `forward`, or a tuple of them."""
 
     def forward(self, *args: Any) -> Any:
-        """What is timed: one value, or a tuple."""
+        """The timed call; returns one value, or a tuple."""
 
     def postprocess(self, output: Any) -> Any:
-        """What a user of the model would get; its answer as it is, unless a model says otherwise."""
+        """Postprocessing; by default the answer unchanged."""
         return output
 
 

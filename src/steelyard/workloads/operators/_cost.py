@@ -1,4 +1,4 @@
-"""What a call does and moves, found by running it once without data: the steps at the dispatcher of the meta device."""
+"""The work of a call, found by running it once without data: the steps at the dispatcher of the meta device."""
 
 from __future__ import annotations
 

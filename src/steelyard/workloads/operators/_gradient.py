@@ -34,7 +34,7 @@ class Gradient:
         self.nowhere = False
 
     def step(self, out: Any) -> Step | None:
-        """What to call to go back from an output; all that is not the pass itself is done here, before."""
+        """Returns the backward pass for an output; preparations are done here, untimed."""
         if self.shape is not None and isinstance(out, torch.Tensor) and out.shape == self.shape and not out.is_leaf:
             return partial(out.backward, self.seeds[0])
         roots = roots_of(out)

@@ -76,7 +76,7 @@ def weights_of(fn: Any) -> Iterator[Any]:
 
 
 def kept(made: Call) -> dict[int, Any]:
-    """What a call overwrites, as it is before the first one."""
+    """Copies of what a call overwrites, from before the first one."""
     return {id(item): item.detach().clone() for item in tensors([made.args, made.kwargs])} if made.in_place else {}
 
 
@@ -178,7 +178,7 @@ def missing(why: str) -> Callable[[], Any]:
 
 
 def why_unreferenced(op: str, task: Task) -> str:
-    """Why an answer is not held against double precision, or nothing: rounding must move it little, and there must be only one."""
+    """Why an answer is not compared with double precision; empty if it is. Rounding must change it little, and it must be unique."""
     word = op.partition("::")[2].partition(".")[0] or op.rpartition(".")[2]
     algebra = op.startswith("torch.linalg.") or word.startswith("linalg_")
     if word in NOT_UNIQUE | ILL_CONDITIONED | IN_STEPS or (algebra and word.removeprefix("linalg_") not in SAFE_ALGEBRA):

@@ -45,7 +45,7 @@ class Call:
     drawn: Mapping[str, Any] = field(default_factory=dict)
 
     def cleanup(self) -> None:
-        """Have the operator give back what it holds."""
+        """Make the operator release its resources."""
         give_back = getattr(self.operator, "cleanup", None)
         if callable(give_back):
             give_back()
@@ -85,7 +85,7 @@ class DescribedCall:
         return Call(forward, args, kwargs, instance, found.kind, in_place or writes, {**drawn, **more})
 
     def _build(self, found: Operator, instance: Any, device: str) -> dict[str, Any]:
-        """Build the operator; the answer is what was drawn for it."""
+        """Build the operator; returns the drawn build arguments."""
         make = getattr(instance, "build", None)
         spec: Spec = self.build if isinstance(self.build, Mapping) else {}
         if not callable(make):

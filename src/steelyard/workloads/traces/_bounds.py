@@ -1,4 +1,4 @@
-"""What calls demand of the values of given tensors: indices in range, offsets that grow, roots of positive numbers."""
+"""Requirements of calls on the values of given tensors: indices in range, offsets that grow, roots of positive numbers."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ class NamedArguments:
 
 
 def bounds_of(program: ReplayProgram, found: Mapping[int, FoundOperator]) -> dict[int, Bounds]:
-    """What later calls demand of each slot, carried back through calls that leave values as they are."""
+    """Requirements of later calls on each slot, carried back through calls that keep values."""
     known: defaultdict[int, Bounds] = defaultdict(Bounds)
     for call in reversed(program.calls):
         operator = found[call.node.id]

@@ -126,7 +126,7 @@ class CommReplay:
         return {kind: torch.tensor([float(self.bad.get(kind, 0))]) for kind in self.kinds()} if self.choice.check else {}
 
     def right(self) -> dict[str, Any]:
-        """What that should be."""
+        """The expected values."""
         return {kind: torch.zeros(1) for kind in self.kinds()}
 
     def kinds(self) -> list[str]:

@@ -107,7 +107,7 @@ def _given(program: ReplayProgram, found: Mapping[int, FoundOperator], source: T
 
 @dataclass
 class _Seen:
-    """What a round of calls showed: those that failed, results in another form, and calls that are to be made otherwise."""
+    """The result of a round of calls: those that failed, results in another form, and calls that are to be made otherwise."""
 
     failed: dict[int, str] = field(default_factory=dict)
     strange: dict[tuple[int, int], str] = field(default_factory=dict)

@@ -17,7 +17,7 @@ def run_mock_benchmark(
     enable_mock: bool = False,
     variants: Sequence[str] = ("eager", "compiled", "kernelized"),
 ) -> str | None:
-    """Nothing, unless it was asked for by name."""
+    """Do nothing unless it is enabled by name."""
     if not enable_mock:
         logger.info("Mock benchmark is skipped by default. Use --enable-mock to run it.")
         return None

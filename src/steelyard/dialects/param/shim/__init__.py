@@ -1,1 +1,1 @@
-"""The worker's half of PARAM's dialect: runs operators as PARAM does and answers with its records."""
+"""The worker's half of PARAM's dialect: runs operators as PARAM does and returns its records."""

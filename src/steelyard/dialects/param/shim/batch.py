@@ -75,7 +75,7 @@ def _job(data: Mapping[str, Any]) -> Measure:
 
 
 def run(job: Measure, verbose: bool = False) -> dict[str, str]:
-    """Call every input between its marks, and answer why those that failed did, by full id."""
+    """Call every input between its marks, and return the errors of failed ones by full id."""
     failed, begun = dict[str, str](), list[str]()
 
     def heard(answer: Answer) -> None:

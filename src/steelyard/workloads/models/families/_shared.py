@@ -1,4 +1,4 @@
-"""What all families share: presets, seeded weights, tokens of words, an image, and the interface of a model.
+"""Parts shared by all families: presets, seeded weights, tokens of words, an image, and the interface of a model.
 
 Weights have names, and each name is a stream of random numbers of its own, so that a model has the same weights in every framework, in any
 order of creation.
@@ -43,7 +43,7 @@ def chosen(models: Mapping[str, Mapping[str, Sizes]], name: str, preset: str, ba
 
 
 def least(asked: int | None, most: int) -> int:
-    """What is asked for, but no more than the preset has: tiny models read short texts."""
+    """The requested length, limited to that of the preset: tiny models read short texts."""
     if asked is not None and asked < 1:
         raise UsageError(f"a size of {asked} makes no model", do="give a number from 1 up")
     return most if asked is None else min(asked, most)
@@ -191,7 +191,7 @@ class Prepared:
         return made[0] if len(made) == 1 else made
 
     def postprocess(self, output: Any) -> Any:
-        """What a user would look at."""
+        """The part of an answer that users look at."""
         return self.draft.finish(output)
 
     def array(self, value: Array) -> Array:
@@ -200,7 +200,7 @@ class Prepared:
 
     @property
     def effective(self) -> Mapping[str, Any]:
-        """What was built, as a record has it."""
+        """Facts about the built model for a record."""
         return self.draft.effective
 
 
