@@ -183,7 +183,7 @@ DAMAGE: dict[str, tuple[Callable[[Path], None], str, int, str]] = {
     "cut": (lambda folder: (folder / "outputs_npy.tgz").write_bytes(b"x"), "has 1 bytes, not", PASS, "has 1 bytes, not"),
     "skew": (_skew, "is declared as text, but is bytecode by MLIR 23.0.0git", PASS, "is declared as text, but is bytecode"),
     "dtype": (_dtype, "no dtype named 'fp31'", USAGE, "no dtype named 'fp31'"),
-    "path": (_escape, "'../../passwd' is no plain name", USAGE, "'../../passwd' is no plain name"),
+    "path": (_escape, "'../../passwd' is not a plain name", USAGE, "'../../passwd' is not a plain name"),
 }
 """Of a folder: what was done to it, what `verify` says, the code of `list`, and what `fetch` says of it."""
 
