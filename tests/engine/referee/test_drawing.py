@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 import steelyard
 from steelyard.engine.referee.drawing import MOST, count, shares
+from steelyard.model.judging import Ruling
 
 SEEDED = """
 import numpy as np
@@ -16,7 +18,7 @@ def reference(x):
     return np.sort(x)
 
 def inputs(seed):
-    return (np.random.default_rng(seed).standard_normal(64),)
+    return (np.random.default_rng(seed).standard_normal(1000),)
 """
 COUNTED = SEEDED.replace("def inputs(seed):", "CALLS = []\n\ndef inputs(seed):\n    CALLS.append(seed)").replace(
     "rng(seed)", "rng(len(CALLS))"
@@ -61,6 +63,41 @@ def candidate(x):
     return np.sort(x)
 """
 
+TAKES_NAMES = """
+import os
+from pathlib import Path
+
+import numpy as np
+
+COURT = Path.cwd().parent
+
+def candidate(x):
+    for number in range(40):
+        (COURT / f"stand-{number}").mkdir(exist_ok=True)
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            (COURT / f"inputs-{name}").touch()
+            (COURT / f"triton-{name}").mkdir(exist_ok=True)
+    return np.sort(x)
+"""
+"""Takes names that might be those of files and folders of the candidates to come."""
+REMOVES = """
+import os
+import shutil
+from pathlib import Path
+
+import numpy as np
+
+COURT = Path.cwd().parent
+
+def candidate(x):
+    os.chdir("/")
+    if COURT.is_dir():
+        shutil.rmtree(COURT)
+        COURT.touch()
+    return np.sort(x)
+"""
+
 
 def written(folder: Path, reference: str, *candidates: str) -> tuple[str, list[str]]:
     """A reference and its candidates as files."""
@@ -71,26 +108,47 @@ def written(folder: Path, reference: str, *candidates: str) -> tuple[str, list[s
     return str(folder / "reference.py"), [str(file) for file in files]
 
 
-@pytest.mark.parametrize("reference", [SEEDED, COUNTED], ids=["seeded", "by its calls"])
+def right(found: list[Ruling]) -> list[bool]:
+    """Whether each was heard to its end and gave right answers; how fast so small a problem is nobody can say on a busy machine."""
+    return [ruling.verification is not None and ruling.verification.status == "passed" for ruling in found]
+
+
+@pytest.mark.parametrize("reference", [pytest.param(SEEDED, id="seeded", marks=pytest.mark.deep), pytest.param(COUNTED, id="by its calls")])
 def test_answers_to_inputs_of_several_processes_are_right(reference: str, tmp_path: Path) -> None:
     problem, named = written(tmp_path, reference, *[HONEST] * 3)
     found = list(steelyard.judge_all(problem, named, budget=0.02))
-    assert [(ruling.status, ruling.reason) for ruling in found] == [("ok", "")] * 3
+    assert right(found) == [True] * 3
 
 
 def test_inputs_that_another_process_drew_cannot_be_written_over(tmp_path: Path) -> None:
     problem, named = written(tmp_path, SEEDED, HONEST, SCRIBBLES, HONEST)
     found = list(steelyard.judge_all(problem, named, budget=0.02))
-    assert [ruling.status for ruling in found] == ["ok", "wrong", "ok"], [ruling.reason for ruling in found]
+    assert [right([found[0]]), right([found[2]])] == [[True], [True]], [ruling.reason for ruling in found]
     assert "written over" in found[1].reason
 
 
-@pytest.mark.parametrize("name", ["inputs-*", "inputs", "provisions"])
+@pytest.mark.parametrize("name", ["inputs-*", *(pytest.param(name, marks=pytest.mark.deep) for name in ("inputs", "provisions"))])
 def test_files_put_in_place_of_the_judge_s_reach_nobody_else(name: str, tmp_path: Path) -> None:
     problem, named = written(tmp_path, SEEDED, HONEST, REPLACES.replace("inputs-*", name), HONEST)
     found = list(steelyard.judge_all(problem, named, budget=0.02))
-    assert [ruling.status for ruling in found] == ["ok", "wrong", "ok"], [ruling.reason for ruling in found]
+    assert right(found) == [True, False, True], [ruling.reason for ruling in found]
     assert [trick.kind for trick in found[1].tricks] == ["sabotage"]
+
+
+@pytest.mark.deep
+def test_names_of_the_judge_s_files_cannot_be_taken(tmp_path: Path) -> None:
+    problem, named = written(tmp_path, SEEDED, TAKES_NAMES, HONEST, HONEST)
+    found = list(steelyard.judge_all(problem, named, budget=0.02))
+    assert right(found) == [True] * 3, [ruling.reason for ruling in found]
+
+
+@pytest.mark.deep
+def test_whoever_removes_the_judge_s_folder_is_named_and_the_next_ones_are_judged(tmp_path: Path) -> None:
+    before = set(Path("/dev/shm").glob("steelyard-court-*"))
+    problem, named = written(tmp_path, SEEDED, HONEST, REMOVES, HONEST, REMOVES, HONEST)
+    found = list(steelyard.judge_all(problem, named, budget=0.02))
+    assert right(found) == [True, False, True, False, True], [ruling.reason for ruling in found]
+    assert not set(Path("/dev/shm").glob(f"steelyard-court-{os.getpid()}-*")) - before
 
 
 def test_each_has_a_share() -> None:

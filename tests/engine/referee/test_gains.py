@@ -64,3 +64,11 @@ def test_a_gain_that_noise_hides_in_blocks_is_still_asked_for_one_by_one() -> No
     alike = evidence(0.0, 5e-6, 40)
     alike.blocks = [replace(block, took=1.0 + block.arm * 0.01 + block.round) for block in alike.blocks]
     assert alike.claim == 0.0
+
+
+def test_a_block_no_longer_than_an_empty_one_has_no_time_that_accuses() -> None:
+    seen = evidence(0.0, 5e-6, 10)
+    clear = seen.surely(1)
+    assert clear == pytest.approx(50e-6, rel=0.1)
+    seen.empty = [2 * block.took for block in seen.blocks]
+    assert seen.per_call(1)[0] < 1e-9 and seen.surely(1) == pytest.approx(clear)

@@ -153,9 +153,16 @@ class Court:
         if self.nursery is not None:
             self.nursery.stop()
         end_orphans(self.mark, [talk.worker.pid for talk in self.spares])
-        shutil.rmtree(self.folder, ignore_errors=True)
-        self.folder.mkdir()
+        self._remove_folder()
+        self.folder = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-", dir=self.folder.parent))
         self._begin()
+
+    def _remove_folder(self) -> None:
+        """Take it away, whatever a candidate has put in its place."""
+        if self.folder.is_dir() and not self.folder.is_symlink():
+            shutil.rmtree(self.folder, ignore_errors=True)
+        else:
+            self.folder.unlink(missing_ok=True)
 
     def untouched(self) -> None:
         """Raise what a candidate did to the judge's own processes, if anything."""
@@ -199,8 +206,7 @@ class Court:
         base = submission is None
         self.untouched()
         self.seated += 1
-        folder = self.folder / f"stand-{self.seated}"
-        folder.mkdir()
+        folder = Path(tempfile.mkdtemp(prefix=f"stand-{self.seated}-", dir=self.folder))
         room = self.opening.calls * (_rounded(self.opening.output_bytes, 64) + _rounded(self.opening.input_bytes, self.opening.arrays))
         outputs = SharedMemory.create(folder / "outputs", 2 * room).path
         fresh = self.options.device != "cpu" or (submission is not None and calls_for_fresh(submission))
@@ -242,14 +248,11 @@ class Court:
         """Start interpreters for coming candidates, which import the framework and wake the device meanwhile."""
         while self.options.device != "cpu" and len(self.spares) < count:
             talk = Conversation(start_fresh(self.place, self.mark))
-            talk.ask(Prepare("torch", self.options.device, triton=self._triton_folder(talk) if self.triton else ""), START_PATIENCE)
+            talk.ask(
+                Prepare("torch", self.options.device, triton=tempfile.mkdtemp(prefix="triton-", dir=self.folder) if self.triton else ""),
+                START_PATIENCE,
+            )
             self.spares.append(talk)
-
-    def _triton_folder(self, talk: Conversation) -> str:
-        """A folder that no process had before, for what Triton compiles when it is loaded."""
-        made = self.folder / f"triton-{talk.worker.pid}"
-        made.mkdir(exist_ok=True)
-        return str(made)
 
     def unseat(self, partner: Partner) -> list[int]:
         """End a stand with all that it has started, and take its files away; what was still running below it."""
@@ -311,7 +314,7 @@ class Court:
         if self.nursery is not None:
             self.nursery.stop()
         end_orphans(self.mark, ())
-        shutil.rmtree(self.folder, ignore_errors=True)
+        self._remove_folder()
 
 
 @dataclass

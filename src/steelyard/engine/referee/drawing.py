@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -62,7 +63,7 @@ class Drawers:
         known = content(wanted["slots"], SharedMemory.open(inputs))
         for talk in talks:
             partner = Partner(talk, self.patience)
-            file = SharedMemory.create(self.folder / f"inputs-{talk.worker.pid}", self.size).path
+            file = SharedMemory.create(self.folder / f"inputs-{uuid.uuid4().hex}", self.size).path
             if not any(isinstance(answer, Lost) for answer in talk.answers()) and self._agrees(partner, file, known):
                 partner.remember()
                 self.partners.append(partner)

@@ -49,7 +49,7 @@ def rule(court: Court, submission: Submission, seen: Evidence) -> Ruling:
     delta = weigh(pair, court.options.margin)
     times = [statistics.median(seen.per_call(arm)) for arm in (0, 1)]
     tricks += charges(seen, court.problem.contract.threads, court.options.device)
-    timed = [*by_time(seen), *supported(seen), *impossible(court, times[1])]
+    timed = [*by_time(seen), *supported(seen), *impossible(court, seen.surely(1))]
     tricks += [] if delta.disturbed or busy(seen, court.options.device) else timed
     if all(item.get("identical") for item in seen.checked) and pair.ratio > ALIKE:
         tricks.append(Trick("fallback", "bit-identical to the reference, and not faster: probably the reference itself", voids=False))

@@ -34,6 +34,8 @@ SHOWN = 0.5
 read them, or see by them that its own will be looked at."""
 VERIFIED = 2
 """Outputs of an audited block that are verified, chosen when it is over."""
+CLEARLY = 2.0
+"""A block this many times as long as one without calls is clearly longer."""
 OTHERS = 24
 LATE = 0.02
 """Seconds until a wrong answer is looked at again, for a thread that is still at it."""
@@ -93,6 +95,13 @@ class Evidence:
     def per_call(self, arm: int) -> list[float]:
         """Seconds of one call, by each block of an arm."""
         return [max(block.took - self.overhead, 1e-9) / block.calls for block in self.blocks if block.arm == arm]
+
+    def surely(self, arm: int) -> float:
+        """Seconds of one call at the middle block; with what asking for the block costs, where it is not clearly longer than that."""
+        took = statistics.median(block.took for block in self.blocks if block.arm == arm)
+        if took > CLEARLY * self.overhead:
+            return statistics.median(self.per_call(arm))
+        return statistics.median(block.took / block.calls for block in self.blocks if block.arm == arm)
 
     @property
     def gain(self) -> float:
