@@ -63,7 +63,7 @@ def test_what_a_lost_station_had_is_done_elsewhere_and_its_late_answers_are_drop
         [record] = read_run(stage.writer.path).records
         assert record.wall_s == 0.0 and record.effective["host"]["attempt"] == 2
         assert len(stage.events("dropped")) == 1
-        assert any("dropped: answers of host-one (one) to attempt 1" in note for note in stage.watch.notes)
+        assert any("dropped answers of host-one (one) to attempt 1" in note for note in stage.watch.notes)
 
     play(scene)
 
