@@ -98,6 +98,13 @@ class TestRoundTrip:
         assert commands.cases(request) == [head] if alike else commands.bases(request) == {base: base, head: base}
         assert replace(Settings(), **request.settings) == settings
 
+    def test_a_long_value_of_a_scan_is_written_in_full(self) -> None:
+        """In an id it is a hash; a line that is typed anew has nowhere to look that up."""
+        case = Case("command", (("argv", ["./p", "{n}"]), ("n", "x" * 99)), "command")
+        assert commands.cases(typed(repeat_line(record(case), Header()))) == [case]
+        nested = Case("command", (("argv", ["./p", "{n}"]), ("n", [1, [2]])), "command")
+        assert repeat_line(record(nested), Header()) == ""
+
     def test_points_of_one_scan_are_weighed_against_its_first_again(self) -> None:
         one, two = (Case("command", (("argv", ["./p", "{n}"]), ("n", n)), "command") for n in (1, 2))
         line = repeat_line(record(two), Header(), record(one))

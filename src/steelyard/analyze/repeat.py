@@ -19,7 +19,7 @@ from steelyard.model.programs import ARGV, NAME, OWN, PREPARE, PROGRAM, values_o
 from steelyard.model.protocol import written
 from steelyard.model.record import Record
 from steelyard.model.units import is_amount
-from steelyard.model.values import render
+from steelyard.model.values import render_list
 from steelyard.store.runs import Header, Run
 
 FOLDER = "path:"
@@ -71,11 +71,17 @@ def repeat_lines(runs: Sequence[Run]) -> Callable[[str, str], str]:
 
 
 def _program(record: Record) -> Mapping[str, Any]:
-    """A program's parameters; empty if one of its words is `--`, which separates programs."""
+    """A program's parameters; empty if one of its words is `--`, which separates programs, or a value has no plain text."""
     params = record.case.get("params")
     argv = params.get(ARGV) if isinstance(params, Mapping) else None
     fits = isinstance(argv, list) and all(isinstance(word, str) and word != "--" for word in argv)
-    return params if fits and isinstance(params, Mapping) else {}
+    if (
+        not fits
+        or not isinstance(params, Mapping)
+        or not all(isinstance(value, str | int | float | None) for value in values_of(params).values())
+    ):
+        return {}
+    return params
 
 
 def _template(params: Mapping[str, Any]) -> list[Any]:
@@ -88,7 +94,7 @@ def _scanned(programs: Sequence[Mapping[str, Any]]) -> list[str]:
     for params in programs:
         for name, value in values_of(params).items():
             found[name] = [*found.get(name, []), *([value] if value not in found.get(name, []) else [])]
-    return [word for name, values in found.items() for word in ("-a", f"{name}={render(values)}")]
+    return [word for name, values in found.items() for word in ("-a", f"{name}={render_list(values)}")]
 
 
 def _options(asked: Mapping[str, Any], case: Case) -> Iterator[str]:

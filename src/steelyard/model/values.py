@@ -76,6 +76,11 @@ def render(value: Value) -> str:
     return text if len(text) <= LONGEST else str(digest(_plain(value)))
 
 
+def render_list(values: Iterable[Value]) -> str:
+    """Plain values as `[a,b]`, in full however long that is: on a command line nothing is looked up by its hash."""
+    return f"[{','.join(map(_scalar, values))}]"
+
+
 def _plain(value: Value) -> Value:
     if isinstance(value, (str, int, float)):
         return value
