@@ -83,7 +83,7 @@ class TestSettling:
     def test_what_goes_wrong_later_costs_nothing_of_what_was_found(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         pair, _, _ = self.weigh(tmp_path, monkeypatch, 1.04, fails_at=12)
         assert (pair.stopped_by, pair.looks, len(pair.centres), pair.processes) == ("budget", 1, 8, 16)
-        assert pair.notes == ["it was not settled within its budget, and more could not be measured: the head crashed"]
+        assert pair.notes == ["it was not settled within its budget, and could not go on: the head crashed"]
         with pytest.raises(NoComparison, match="crashed"):
             self.weigh(tmp_path, monkeypatch, 1.04, fails_at=3)
 

@@ -1,7 +1,7 @@
 """Whether two records may be held against each other by the machines that they were made on.
 
 On a farm each record says which kind of machine made it: its key, and how fast hosts of that kind are. The number behind a key is given by
-whoever conducts a run, so two users, or one who lost his cache, may give one number to different kinds; the speeds show that.
+the user's own cache, so two users, or one with a lost cache, may give one number to different kinds; the speeds show that.
 """
 
 from __future__ import annotations

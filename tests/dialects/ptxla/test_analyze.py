@@ -68,8 +68,8 @@ def test_tables_nulls_and_text_among_the_metrics_are_no_crash(tmp_path: Path) ->
     assert second["xla_compile_time"] == "" and "nan" not in (tmp_path / "metric_report.csv").read_text().lower()
     assert set(tally.counts) == {
         "incomplete: a value of total_time is null or not a number; the other rows count", "ignored: note is text",
-        "incomplete: a value of gone is null or no number; the others count",
-        "incomplete: a value of big is null or no number; the others count",
+        "incomplete: a value of gone is null or not a number; the other rows count",
+        "incomplete: a value of big is null or not a number; the other rows count",
     }  # fmt: skip
 
 

@@ -81,7 +81,7 @@ class Court:
     bases: list[Partner] = field(default_factory=list)
     spares: list[Conversation] = field(default_factory=list)
     files: dict[str, tuple[int, int] | None] = field(default_factory=dict)
-    """What the judge shares with stands, each by the file that it was when it was made: whoever comes next opens it by its name."""
+    """Files shared with stands, each with its identity when it was made, since later processes open them by name."""
     spoilt: bool = False
     """Whether one of these is another file now."""
     triton: bool = False

@@ -74,7 +74,7 @@ class Partner:
     def hand(self, do: str, **words: Any) -> Callable[[], Callable[[], Mapping[str, Any]]]:
         """Ask for one step while others are asked too: gives how to wait for its answer, and that gives how to read it.
 
-        All are waited for before one is read: whoever fails leaves no answer of another one in its pipe.
+        All are waited for before one is read, so that a failure of one leaves no unread answer in the pipe of another.
         """
         token = uuid.uuid4().hex
         began = self.talk.hand(Step({"do": do, "token": token, **words}), self.patience)
