@@ -39,7 +39,7 @@ BAD_WORDS: list[tuple[list[str], int, str]] = [
     (["run", "op/softmax", "--flag", "X"], 2, "not a flag: 'X'"),
     (["run", "op/softmax", "--budget", "soon"], 2, "not a time"),
     (["run", "op/softmax", "--precision", "7"], 2, "between 0 and 100 %"),
-    (["run", "op/softmax", "--rtol", "nan"], 2, "rtol is nan, which is no tolerance"),
+    (["run", "op/softmax", "--rtol", "nan"], 2, "rtol is nan, not a tolerance"),
     (["run", "op/softmax", "--atol", "inf"], 2, "invalid value for '--atol'"),
     (["run", "op/softmax", "--memory", "lots"], 2, "not a size"),
     (["run", "op/softmax", "--memory", "0"], 2, "must be more than 0"),

@@ -300,7 +300,7 @@ class TestFaults:
             ("doubt", -1.0),
             ("renewal", 0.0),
         ):
-            with pytest.raises(ValueError, match="figures"):
+            with pytest.raises(ValueError, match="measurements of an arm"):
                 lockstep.checked({**good, name: value})
         torn = Bout("1 0", (good, good), ({"took": b"1"}, {"took": b"2"}))
         with pytest.raises((ValueError, KeyError)):

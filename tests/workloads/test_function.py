@@ -40,7 +40,7 @@ def measured(file: str, fn: str, other: str = "", variant: str = "eager") -> Rec
 
 @pytest.mark.parametrize(
     ("name", "match"),
-    [("fien", r"no function named 'fien'[\s\S]*fine"), ("needy", "needy needs a, b"), ("value", "no function but int")],
+    [("fien", r"no function named 'fien'[\s\S]*fine"), ("needy", "needy needs a, b"), ("value", "not a function but int")],
 )
 def test_what_cannot_be_called_with_nothing_is_told(file: str, name: str, match: str) -> None:
     assert find(f"{file}:fine")() == 3

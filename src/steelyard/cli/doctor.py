@@ -69,7 +69,7 @@ def command(
         emit_json({"machine": machine, "key": key, "findings": findings, "peaks": roofs, "noise": floors})
     else:
         _draw(f"{facts.summary(machine)} · key {key}", findings)
-        unseen = "not measured here; measure the smallest change this machine can detect: steelyard doctor --noise"
+        unseen = "not measured here; find the smallest change it can detect: steelyard doctor --noise"
         unknown = "none measured here, so no case shows its share; measure them: steelyard doctor --peaks"
         click.echo(f"noise: {', '.join(floors) or unseen}")
         click.echo(f"peaks: {', '.join(roofs) or unknown}")

@@ -98,7 +98,7 @@ def _question(options: dict[str, Any]) -> CutQuestion:
     from steelyard.model.units import parse_share
 
     if options["vs"] and not sides.is_side(options["vs"]) and "/" not in options["vs"]:
-        raise UsageError(f"{options['vs']} is no base of an exported program", do="flags:'…', env:NAME, or BACKEND/eager")
+        raise UsageError(f"{options['vs']} cannot be the base of an exported program", do="flags:'…', env:NAME, or BACKEND/eager")
     request = Request(
         selectors=(options["case"],), backend=(options["backend"],) if options["backend"] else (),
         flags=dict(read_flag(text) for text in options["flags"]), settings={"vs": options["vs"]} if options["vs"] else {},

@@ -197,7 +197,7 @@ ATTACKS: dict[Attack, str] = {
     reflected: "a frame has a wrong signature",
     oversize: "a frame of 67108865 bytes is too large",
     out_of_turn: "came in place of",
-    other_case: "a record is of 'fake/work[seconds=9]@fake/eager:eval'; group 0 has no such case",
+    other_case: "it sent a record of 'fake/work[seconds=9]@fake/eager:eval'; group 0 has no such case",
     no_record: "a station sent what is not a record",
     deep_record: "a station sent what is not a record",
     gap: "an answer is missing",

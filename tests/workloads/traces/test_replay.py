@@ -251,7 +251,7 @@ def test_a_replay_under_the_coverage_that_is_asked_for_is_wrong(tmp_path: Path) 
     path = made.write(tmp_path / "half.json", made.call(3, made.RELU, [x], [x]), made.call(4, "far::away(Tensor x) -> Tensor", [x], [x]))
     fine, wrong = weighed(path, weigh_case), weighed(path, weigh_case, coverage=0.9)
     assert fine.status == "ok" and fine.metrics["coverage"].value == pytest.approx(0.5)
-    assert wrong.status == "wrong" and "50.00% is replayed, and 90.00% is asked for" in wrong.reason
+    assert wrong.status == "wrong" and "50.00% is replayed, 90.00% is required" in wrong.reason
     assert [row["operator"] for row in fine.effective["replay_operators"]] == ["aten::relu"]
     assert "op:aten::relu" in fine.metrics
 
