@@ -28,6 +28,9 @@ CALM = 1.5
 """A reference that is this much slower beside a candidate is timed again, without it and beside it by turns."""
 TURNS = 3
 """How often that must show: a busy machine makes a reference slow beside anything, but not each time, and not only then."""
+APART = 5e-3
+"""Seconds between its calls without the candidate, about those of the candidate's turn: others use the CPU and its caches then, and right
+after a wait a call takes longer."""
 
 
 def problems(path: str, only: Sequence[str], options: JudgeOptions) -> list[Problem]:
@@ -148,9 +151,11 @@ class JudgeBench:
         for pair in range(self.pairs):
             self.stand(pair)
 
-    def _alone(self, base: Partner) -> float:
+    def _alone(self, base: Partner, wait: float = 0.0) -> float:
+        """What a call of the reference takes by itself, so many seconds after the last one."""
         times = []
         for _ in range(SERIAL):
+            time.sleep(wait)
             base.step("land", slots=self.court.draw(self.court.numbers(1)))
             times.append(base.step("call")[1])
         return _middle(times)
@@ -179,7 +184,7 @@ class JudgeBench:
             seen.tell("sabotage", "the reference's file was written to while this candidate was heard: look at it, and judge again")
         found = ruling.rule(court, submission, seen)
         beside = _middle(base for base, _ in seen.serial)
-        if found.correct and beside > CALM * court.calm[0] and beside > CALM * self._alone(self.stand(0)):
+        if found.correct and beside > CALM * court.calm[0] and beside > CALM * self._alone(self.stand(0), APART):
             return self._slowed(submission, found)
         return found
 
@@ -187,7 +192,7 @@ class JudgeBench:
         """What follows where the reference was slower beside a candidate: sabotage if that shows every time, else no time to go by."""
         slower = False
         with contextlib.suppress(Ended, Forged):
-            slower = all(self._beside(submission) > CALM * self._alone(self.stand(0)) for _ in range(TURNS))
+            slower = all(self._beside(submission) > CALM * self._alone(self.stand(0), APART) for _ in range(TURNS))
         if slower:
             trick = Trick("sabotage", "the reference is slower beside this candidate, and as fast as before without it")
             return ruling.voided(found, trick)
