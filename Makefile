@@ -24,7 +24,9 @@ test: compiler $(VENV)/.for-test  ## lint, types, import rules and all tests
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	@scripts/chromium.sh
-	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder -m 'not deep and not stacks and not gpu and not farm'
+	@rm -f .pytest_cache/v/cache/lastfailed
+	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder -m 'not deep and not stacks and not gpu and not farm' || \
+	  { [ $$? = 1 ] && scripts/again.sh $(BIN); }
 
 test-deep: compiler $(VENV)/.for-test $(VENV)/.for-site  ## more of the same, for longer: kills at more moments, more nights, our benchmarks from start to end
 	$(BIN)/pytest -m deep
