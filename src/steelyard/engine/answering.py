@@ -1,4 +1,4 @@
-"""A task's answers and the right ones: the calls that verification makes, with the reference's answer to the same values."""
+"""The calls that verification makes: a task's answers, and the reference's answers to the same values."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from steelyard.model.record import Verification
 from steelyard.model.task import Task, observed
 
 LEAST_GRADIENT = 0.9
-"""However small gradients have become: an answer of nothing but zeros is off by 1."""
+"""Largest tolerance for gradients, however small they have become. It is below 1, the error of an answer that is all zeros."""
 QUICK = 2**14
-"""Values of an answer that are looked at first, to see whether it is another one."""
+"""Values of a large answer that are compared first, to see quickly whether it has changed."""
 
 Found = tuple[Any, str, bool]
 
 
 @dataclass
 class Answering:
-    """One task that is called for its answers; memory that it is handed for them holds no older ones."""
+    """One task that is called for its answers. Free memory is overwritten before a call, so that an old answer in it cannot reappear."""
 
     bench: Bench
     be: Any
@@ -37,14 +37,14 @@ class Answering:
     found: Found | None = None
     verification: Verification | None = None
     varies: bool = False
-    """Its answers differ from call to call, so none can be the right one."""
+    """Whether its answers differ from call to call, so that none can be checked."""
     facts: dict[str, Any] = field(default_factory=dict)
-    """Notes for a record on where answers lie in memory."""
+    """Notes for the record on where answers are in memory."""
     _sketches: list[Sketch] = field(default_factory=list)
     _doubt: Verification | None = None
-    """What was wrong with an answer between timed blocks."""
+    """The failed check of an answer between timed blocks."""
     _followed: str = ""
-    """An input whose other values the answer followed."""
+    """An input whose changed values led to a right answer."""
 
     def __post_init__(self) -> None:
         self.wanted = self.bench.settings.scrutinised and self.built.fn is not None and not self.built.rule
@@ -54,17 +54,17 @@ class Answering:
         """Fingerprints of inputs; none for the backward pass alone."""
 
     def _given(self) -> dict[str, Any]:
-        """What calls must not change; training may change weights."""
+        """Return the inputs that calls must not change; training may change weights."""
         trained = {id(item) for item in self.built.parameters} if self.bench.case.mode == "train" else set()
         return {path: item for path, item in inputs(self.built).items() if id(item) not in trained}
 
     def _open(self) -> bool:
-        """Whether there is anything left to find out."""
+        """Whether more checks can change the result."""
         decided = self.verification is not None and self.verification.status == "failed"
         return self.wanted and self.task is not None and not self.task.unverified and not decided
 
     def _lasting(self) -> bool:
-        """Whether a later call is meant to give the answer of the first."""
+        """Whether a later call should give the same answer as the first."""
         return not self.built.in_place and (self.built.repeatable or self.built.prepare is not None)
 
     @property
@@ -74,7 +74,7 @@ class Answering:
         return self.task
 
     def _steady(self) -> bool:
-        """Whether calls can be made at will: they restore nothing, change nothing and go only forward."""
+        """Whether calls can be repeated freely: they restore nothing, change nothing and run only forward."""
         plain = self.built.prepare is None and not self.built.times_itself and not self.varies
         return plain and self._lasting() and self.bench.case.mode in ("eval", "fwd") and self.bench.case.ranks == 1
 
@@ -104,7 +104,7 @@ class Answering:
             self.verification = self._noted(replace(known, max_abs=worst[0], max_rel=worst[1], identical=both), check)
 
     def _answer_to(self, path: str, array: Any, change: Callable[[Any], Any]) -> tuple[Verification, bool] | None:
-        """How the answer to a changed input compares, and whether it differs from before; None where unknown."""
+        """Compare the answer to a changed input; also returns whether the answer differs from before. None if it cannot be compared."""
         leaf = self.be.seen(array, path)
         whole = leaf is not None and not verify.is_floating(leaf.dtype)
         if not isinstance(array, list) and (leaf is None or (whole and not isinstance(change, Replaced))):
@@ -127,7 +127,7 @@ class Answering:
             return seen, seen.status != "failed" or self._moved(got)
 
     def _moved_at_sight(self, answer: Sequence[Leaf]) -> bool:
-        """Whether an answer is another than before, by some of its values first."""
+        """Whether an answer differs from the one before, comparing some of its values first."""
         assert self.before is not None
         for one, other in zip(answer, self.before, strict=True):
             if one.there is None and other.there is None and one.data.size > 2 * QUICK and one.data.shape == other.data.shape:
@@ -138,14 +138,14 @@ class Answering:
         return self._moved(answer)
 
     def _moved(self, answer: Sequence[Leaf]) -> bool:
-        """Whether an answer is another than the one before, and no worse to compare: values that are not finite hide what is wrong."""
+        """Whether an answer differs from the one before and has no more values that are not finite, which would hide errors."""
         assert self.before is not None
         if len(answer) != len(self.before) or any(_broken(new) > _broken(old) for new, old in zip(answer, self.before, strict=True)):
             return False
         return self._compared(answer, self.before).status == "failed"
 
     def _compared(self, one: Sequence[Leaf], other: Sequence[Leaf]) -> Verification:
-        """Two answers of this task, or of it and its reference, within what the task itself allows."""
+        """Compare two answers of this task, or its answer with its reference's, with the task's own tolerances."""
         task = self._timed
         shares = task.norm_tolerance, task.whole_tolerance
         return verify.compare(one, other, "its first answer", own=task.tolerance, same_dtype=False, norm=shares[0], whole=shares[1])
@@ -163,7 +163,7 @@ class Answering:
         return judge(self.bench, self.be, replace(self._timed, norm_tolerance=wider), got, found)
 
     def _alike(self, path: str | None = None, was: Leaf | list[Any] | None = None, change: Callable[[Any], Any] = halved) -> Alike:
-        """A fresh task of the reference with the weights that training has moved by now, and with the changed input."""
+        """Return a context that gives a fresh task of the reference the current trained weights and the changed input."""
 
         @contextlib.contextmanager
         def enter(other: Any, plain: Task) -> Iterator[None]:
@@ -181,7 +181,7 @@ class Answering:
         return enter
 
     def _follows(self, other: Any, theirs: Any, path: str, was: Leaf | list[Any]) -> bool:
-        """Whether an input of a fresh task is changed already, as where both share it; one that was another before is no such input."""
+        """Whether a fresh task's input has changed too, because both tasks share it; Unlike if its values differed before the change."""
         leaf, ours = other.seen(theirs, path), inputs(self.built)[path]
         if leaf is None or isinstance(was, list):
             if isinstance(was, list) and theirs == ours:
@@ -197,18 +197,18 @@ class Answering:
         return False
 
     def _wanted_answer(self) -> Found:
-        """What is right for the values there are, found once."""
+        """Return the reference's answer to the current values, computed only once."""
         self.found = self.found or reference(self.bench, self.be, self._timed, as_built)
         return self.found
 
 
 def _gradient(answer: Sequence[Leaf]) -> float:
-    """The length of all gradients together."""
+    """Return the norm of all gradients together."""
     return math.hypot(*(verify.length(leaf) for leaf in answer if verify.is_gradient(leaf.path)))
 
 
 def _broken(leaf: Leaf) -> int:
-    """How many values are not finite."""
+    """Return how many values are not finite."""
     return verify.infinite(leaf) if verify.is_floating(leaf.dtype) else 0
 
 

@@ -1,4 +1,4 @@
-"""The answers a verification rule can request: the case's own from the start, eager's, and those in double precision."""
+"""The answers a verification rule can request: the case's own from its initial weights, the eager ones, and those in double precision."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ GRADIENTS = ".gradients"
 
 @dataclass(frozen=True)
 class RuleCheck:
-    """A case that another rule than ours looks at, made before anything is called; it looks when the timing is over."""
+    """The check of a case by a verification rule other than ours; created before the first call, applied after timing."""
 
     bench: Bench
     be: Any
@@ -38,14 +38,14 @@ class RuleCheck:
 
     @classmethod
     def of(cls, bench: Bench, be: Any, task: Task) -> RuleCheck | None:
-        """None where our own rule holds alone, or none."""
+        """Return the check for a case; None if no other rule applies to it."""
         rule = bench.settings.other_rule or (cls.own(bench, task) if bench.settings.scrutinised else "")
         return cls(bench, be, task, be.state(task) if bench.case.mode == "train" else (), rule) if rule else None
 
     @staticmethod
     def own(bench: Bench, task: Task) -> str:
-        """The rule that the task or a variant has. The task's own rule gets to know if a variant loses accuracy on purpose; if it cannot
-        take that into account, the variant's rule is used.
+        """Return the rule of the task or of a variant. If both have one, a variant loses accuracy on purpose: the task's rule is used with
+        its option `lossy` if it has that, else the variant's rule.
         """
         named = next((variant.rule for variant, _ in bench.chain if variant.rule), "")
         if not task.rule or not named:
@@ -70,7 +70,7 @@ class RuleCheck:
 
 @dataclass(frozen=True)
 class CaseAnswers:
-    """The answers of a case that was timed; `state` is what its weights were before."""
+    """The answers of a case that was timed; `state` has its initial weights."""
 
     bench: Bench
     be: Any
@@ -94,23 +94,23 @@ class CaseAnswers:
 
     @property
     def standard(self) -> Standard | None:
-        """What a variant that costs accuracy is held to."""
+        """The standard for a variant that costs accuracy."""
         return self.task.standard
 
     def candidate(self, calls: int) -> dict[str, Leaf]:
-        """What was timed, with the weights that it began with and an optimizer that has seen nothing."""
+        """Return the answer of the timed task, from its initial weights and with a fresh optimizer."""
         if self.state:
             self.be.rewind(self.task, self.state)
         with self.task.chance.stopped() if self.task.chance else contextlib.nullcontext():
             return self._leaves(self.be, self.task, calls)
 
     def eager(self, calls: int) -> dict[str, Leaf]:
-        """The plain task, built anew; that of another runtime on the CPU, by PyTorch itself."""
+        """Return the answer of the plain task, built anew; PyTorch on the CPU computes it for runtimes that have that as witness."""
         be = self._plain()
         return self._leaves(be, _certain(self.bench.plain(be)), calls)
 
     def double(self, calls: int) -> dict[str, Leaf]:
-        """The same in double precision, without what changes formats."""
+        """Return the plain task's answer in double precision, without variants that change formats."""
         be, task = self.bench.base(self._plain())
         wide = be.upcast(_certain(task))
         if wide is None:
@@ -118,24 +118,24 @@ class CaseAnswers:
         return self._leaves(be, wide, calls)
 
     def beside(self, inputs: int, *, outliers: bool) -> Iterator[tuple[dict[str, Leaf], dict[str, Leaf]]]:
-        """The timed task and its reference on the same arrays, with new values each time. Activations have channels far larger than the
-        others, and a format without room for these loses the rest: `outliers` draws such ones. A task whose inputs cannot be changed uses
-        its own.
+        """Yield the answers of the timed task and of its reference to the same inputs, with new values each time. Real activations have a
+        few channels far larger than the rest, which a narrow format then loses: `outliers` draws such values. A task whose inputs cannot be
+        changed keeps its own.
         """
         want = self._answering(self._plain(), held=True)
         for _ in self._draws(inputs, outliers):
             yield self._judged(self.candidate(1)), want()
 
     def standards(self, inputs: int) -> Iterator[tuple[dict[str, Leaf], dict[str, Leaf]]]:
-        """Its reference and the plain task, on normal inputs."""
+        """Yield the answers of the reference and of the plain task to normally distributed inputs, if variants define a reference."""
         if self.standard is not None and self.standard.make is not None:
             held, plain = self._answering(self._plain(), held=True), self._answering(self._plain(), held=False)
             for _ in self._draws(inputs, outliers=False):
                 yield held(), plain()
 
     def _answering(self, be: Any, *, held: bool) -> Callable[[], dict[str, Leaf]]:
-        """Returns a function that gives the answer of the plain task, or of what is made from it, to the current inputs, from its initial
-        state."""
+        """Return a function that computes the answer to the current inputs, from the initial state: of the plain task, or if `held` of the
+        reference that variants make from it."""
         other, task = self.bench.standard(self.task, be) if held else self.bench.base(be)
         task = replace(_certain(task), args=self.task.args, kwargs=self.task.kwargs)
         state = other.state(task) if self.mode == "train" else ()
@@ -148,7 +148,7 @@ class CaseAnswers:
         return answer
 
     def _draws(self, inputs: int, outliers: bool) -> Iterator[None]:
-        """Other values in all inputs of floating numbers, so many times; those there are, once, where that cannot be done."""
+        """Draw new values for all floating-point inputs, `inputs` times; if that is not possible, yield once with the current values."""
         given = {path: array for path, array in given_arrays(self.task).items() if self._floating(array, path)}
         draw, count = self.bench.open(), 0
         for _ in range(inputs if given else 0):
@@ -166,7 +166,7 @@ class CaseAnswers:
         return {path: leaf for path, leaf in leaves.items() if GRADIENTS in path} if self.mode == "train" else leaves
 
     def scored(self, answer: Any) -> tuple[Leaf, Leaf] | None:
-        """By the function that was timed, and by that of the plain task."""
+        """Return the scores of an answer by the timed function and by the plain task's; None if a task has no score."""
         be = self._plain()
         found = []
         for place, task in ((self.be, self.task), (be, _certain(self.bench.plain(be)))):
@@ -183,13 +183,13 @@ class CaseAnswers:
         return self.be.witness() or self.bench.open()
 
     def _leaves(self, be: Any, task: Task, calls: int) -> dict[str, Leaf]:
-        """From the same random numbers each time, for what calls draw by themselves."""
+        """Return the leaves of an answer by path; calls that draw random numbers get the same ones each time."""
         be.sow()
         return {leaf.path: leaf for leaf in kept(be, be.outputs(be.answer(task, self.mode, calls)))}
 
 
 def _drawn(draw: Any, outliers: bool, like: Any) -> Any:
-    """Normal numbers; with outliers one channel in two hundred, and at least one, is twenty times as large."""
+    """Draw normal numbers; with outliers one channel in two hundred, and at least one, is twenty times as large."""
     shape = tuple(like.shape)
     drawn = draw.randn(*shape)
     if not outliers or not shape:
@@ -200,7 +200,7 @@ def _drawn(draw: Any, outliers: bool, like: Any) -> Any:
 
 
 def _certain(task: Task) -> Task:
-    """A task that is built for its answer alone, without what it leaves to chance."""
+    """Return the task with its randomness stopped, for a task that is built only for its answer."""
     if task.chance:
         task.chance.stop(drawing=False)
     return task

@@ -1,7 +1,7 @@
 """One arm of a comparison in two processes: builds the case, then takes turns with the other arm, block by block.
 
-The arms hand a token to each other through named pipes; who holds it runs, the other sleeps. Both draw the same order
-from the same seed. After each hand-over one block goes untimed, so that caches and predictors are the arm's own again.
+The arms hand a token to each other through named pipes; the arm that has it runs, the other sleeps. Both draw the same order
+from the same seed. After each hand-over one block is not timed, so that caches and predictors are the arm's own again.
 An arm that dies closes its pipe, which the other sees at once.
 """
 
@@ -41,7 +41,7 @@ LONG = 5e-3
 MOST_QUADS = 5000
 TOKEN = b"t"
 PART = "part "
-"""How the series of a part of each block begins: `part op:aten::mm`."""
+"""Prefix of the series with the times of one part of each block: `part op:aten::mm`."""
 
 
 class OtherArmLost(SteelyardError):
@@ -50,9 +50,9 @@ class OtherArmLost(SteelyardError):
 
 @dataclass(frozen=True)
 class Agreement:
-    """What both arms hold to: calls per block of each, quads and how often the task is built for them, and what these cost.
+    """The plan of both arms: calls per block of each, the number of quads and rebuilds, and what they cost.
 
-    The first pair finds out by doing it once what building again costs.
+    The first pair of processes rebuilds once, to measure what that costs.
     """
 
     calls: tuple[int, int]
@@ -126,9 +126,9 @@ def _take_part(
 
 @contextlib.contextmanager
 def _ready(bench: Bench, crew: ranks.Ranks) -> Iterator[tuple[Scrutiny, Task, Any]]:
-    """The task built and called once, with its first answer.
+    """Build the task and call it once; yields it with its first answer.
 
-    That is checked where there are ranks; what is alone does it after its blocks, since checking leaves traces on the heap.
+    With several ranks the answer is checked now; without, after the blocks, since checking changes the heap.
     """
     crew.tell("build")
     be, built = bench.build()
@@ -147,9 +147,9 @@ def _ready(bench: Bench, crew: ranks.Ranks) -> Iterator[tuple[Scrutiny, Task, An
 
 @contextlib.contextmanager
 def seated(cpu: int | None) -> Iterator[Callable[[], None]]:
-    """On one CPU, which the other arm shares, and in no hurry: an arm that wakes must not cut in before its waker sleeps.
+    """Pin this process to one CPU, shared with the other arm, as SCHED_BATCH: an arm that wakes must not preempt the one that woke it.
 
-    What this gives ends it early, for tasks that need more than one CPU or are seen call by call.
+    Yields a function that undoes both early, for tasks that need more than one CPU or are timed call by call.
     """
     if cpu is None:
         yield lambda: None
@@ -186,7 +186,7 @@ class Token:
                 os.close(end)
 
     def meet(self) -> None:
-        """Open the way to the other arm, which listens already."""
+        """Open the pipe to the other arm, which has opened its reading end already."""
         try:
             self.outward = os.open(self._to, os.O_WRONLY | os.O_NONBLOCK)
         except OSError as error:
@@ -198,7 +198,7 @@ class Token:
         self._write(json.dumps(message).encode() + b"\n")
 
     def hear(self) -> dict[str, Any]:
-        """The other arm's line; waits until it has opened its end, without which an empty pipe looks like a closed one."""
+        """Return the other arm's line; waits with poll, since an empty pipe reads as closed until the other arm has opened its end."""
         line = b""
         while not line.endswith(b"\n"):
             waiting = select.poll()
@@ -210,7 +210,7 @@ class Token:
         return found
 
     def give(self) -> None:
-        """Hand over."""
+        """Hand the token to the other arm."""
         self._write(TOKEN)
 
     def take(self) -> None:
@@ -231,30 +231,30 @@ class Token:
 
 
 class BlockSource:
-    """Where the blocks of an arm come from: its task as first built, then built again at other places."""
+    """Where the blocks of an arm come from: its task as first built, then rebuilt at other places in memory."""
 
     def __init__(self, task: Task, timer: Timer, rebuild: Callable[[], Task] | None, rng: random.Random, building: float) -> None:
         self.task, self.timer, self.rebuild, self.rng, self.building = task, timer, rebuild, rng, building
         self._readings: list[Reading] = []
         self.parts: list[Mapping[str, float]] = []
-        """The times inside of each timed block, by name, where the task reports some."""
+        """The times of parts inside each timed block, by name, if the task reports any."""
         self.loop = self.bound(task)
         self.renewal: float | None = None
         self._holes: list[Any] = []
         self.copy: Task | None = None
 
     def bound(self, task: Task) -> Loop:
-        """The task as a loop that keeps what its runs report."""
+        """Return the task as a loop that keeps the readings its runs report."""
         return self.timer.bind(recorded(task, self._readings))
 
     def note(self) -> None:
-        """Note that the last run was of a timed block."""
+        """Keep the parts of the last run, which was a timed block."""
         if self._readings:
             self.parts.append(self._readings[-1].parts)
             self._readings.clear()
 
     def renew(self, calls: int) -> None:
-        """Build again on a heap with other holes, and warm up; nothing of the last building is kept."""
+        """Rebuild the task on a heap with other holes, and warm up; nothing of the last build is kept."""
         assert self.rebuild is not None
         began = clocks.perf_counter()
         self.close()
@@ -266,7 +266,7 @@ class BlockSource:
         self.renewal = clocks.perf_counter() - began
 
     def close(self) -> None:
-        """Give back what a rebuilt task holds outside of memory; the first one is its maker's."""
+        """Release what a rebuilt task holds outside of memory; the first task is released by its maker."""
         made, self.copy = self.copy, None
         clean_up([made] if made else [])
 
@@ -293,13 +293,13 @@ def _alternate(job: Alternate, be: Any, source: BlockSource, token: Token) -> tu
 
 
 def _parts(blocks: Sequence[Mapping[str, float]], count: int) -> Arrays:
-    """The parts that every timed block has a time for, each a series of its own."""
+    """Return the times of each part that every timed block has a time for, one series per part."""
     names = sorted(set.intersection(*map(set, blocks))) if blocks and len(blocks) == count else []
     return {f"{PART}{name}": ("ns", "<f8", np.asarray([block[name] for block in blocks], "<f8").tobytes()) for name in names}
 
 
 def _time_alike(source: BlockSource, token: Token) -> None:
-    """Both arms are timed in one way: where one of them cannot be replayed on its device, the other is not either."""
+    """Have both arms timed by the same method: if one of them cannot be replayed on its device, neither is."""
     mine = getattr(source.timer, "method", "")
     token.say({"method": mine})
     if token.hear()["method"] != mine and hasattr(source.timer, "use_events"):
@@ -308,7 +308,7 @@ def _time_alike(source: BlockSource, token: Token) -> None:
 
 
 def _agree(job: Alternate, source: BlockSource, token: Token) -> Agreement:
-    """One arm after the other warms up and, in the first pair, finds out how long its calls take; then both know the same."""
+    """Warm up the arms one after the other and agree on a plan; in the first pair of processes each arm measures its calls before that."""
     known, arm = dict(job.turns.agreed) or None, job.number
     theirs = None if arm == job.turns.first else token.hear()
     mine = _probe(source) if known is None else {}
@@ -323,7 +323,7 @@ def _agree(job: Alternate, source: BlockSource, token: Token) -> Agreement:
 
 
 def _probe(source: BlockSource) -> dict[str, Any]:
-    """What calls, empty calls and building cost here."""
+    """Measure what calls, empty calls and building cost in this arm."""
     task, loop, timer = source.task, source.loop, source.timer
     calls = 1 if single(task) else calibrate(loop, timer)
     seconds = max(1, loop(1) if task.times_itself else fastest(loop, calls)) * 1e-9 / calls
@@ -333,10 +333,10 @@ def _probe(source: BlockSource) -> dict[str, Any]:
 
 
 def settle(said: Sequence[Mapping[str, Any]], share: float) -> Agreement:
-    """The plan from the timings of both arms: blocks of equally many calls unless one is far faster, quads to fill the time.
+    """Return the plan from the timings of both arms: blocks of equally many calls unless one is far faster, quads to fill the time.
 
-    Unequal blocks would have unequal overhead, which would look like a difference. Where there is time for it,
-    the task is built again on the way, since placement matters.
+    Unequal blocks would have unequal overhead, which would look like a difference. If there is time for it,
+    the task is rebuilt along the way, since its place in memory matters.
     """
     base, head = (int(arm["calls"]) for arm in said)
     few = min(base, head)
@@ -350,24 +350,24 @@ def settle(said: Sequence[Mapping[str, Any]], share: float) -> Agreement:
 
 
 def affordable(renewals: Sequence[float | None], quads: int, share: float) -> int:
-    """How often to build in every further pair, when building again cost this much in the first."""
+    """Return how often every further pair of processes builds its task, given what rebuilding cost in the first."""
     dearest = max((math.inf if seconds is None else seconds) for seconds in renewals)
     return max(1, min(MOST_REBUILDS, quads // FEWEST_BETWEEN, 1 + int(REBUILDING * share / max(dearest, 1e-9))))
 
 
 def coins(seed: str, quads: int) -> list[bool]:
-    """Whether the base comes first, for each quad; the conductor draws the same."""
+    """Return for each quad whether the base comes first; the conductor draws the same from the seed."""
     rng = random.Random(seed)
     return [rng.random() < 0.5 for _ in range(quads)]
 
 
 def turns(drawn: Sequence[bool]) -> list[int]:
-    """ABBA or BAAB by the coin: whose block is next."""
+    """Return the arm of each block in turn: ABBA or BAAB for each quad, by its coin."""
     return [arm for base_first in drawn for arm in ((0, 1, 1, 0) if base_first else (1, 0, 0, 1))]
 
 
 def _busy_clock(task: Task, timer: Timer) -> Callable[[], int]:
-    """The thread's own CPU time where that is what a block is made of, and nothing where it is not."""
+    """Return a clock for the CPU time of blocks that this thread runs; for other blocks, one that always returns 0."""
     plain = isinstance(timer, HostTimer) and timer.now is clocks.perf_counter_ns and not task.times_itself
     return clocks.thread_time_ns if plain else lambda: 0
 
@@ -375,7 +375,7 @@ def _busy_clock(task: Task, timer: Timer) -> Callable[[], int]:
 def take_turns(
     arm: int, order: Sequence[int], source: BlockSource, calls: int, untimed: int, token: Token, rebuilds: int, *, holds: bool
 ) -> tuple[list[int], list[int], list[bool]]:
-    """Nanoseconds, CPU nanoseconds and whether something cut in, for each block of this arm; one of the two holds the token first."""
+    """Return nanoseconds, CPU nanoseconds and whether it was disturbed for each block of this arm; if `holds`, it has the token first."""
     took, busy, hit = [], [], []
     timer, loop, clock = source.timer, source.loop, _busy_clock(source.task, source.timer)
     renewals = {4 * (number * len(order) // 4 // rebuilds) for number in range(1, rebuilds)}
@@ -406,7 +406,7 @@ def take_turns(
 
 
 def _renew_in_turn(source: BlockSource, token: Token, calls: int, holds: bool) -> bool:
-    """Build again while the other arm sleeps, then let it do the same; who did it last holds the token."""
+    """Rebuild while the other arm sleeps, then let it do the same; returns whether this arm has the token afterwards."""
     if not holds:
         token.take()
     source.renew(calls)

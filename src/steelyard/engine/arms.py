@@ -1,4 +1,4 @@
-"""Both arms of a comparison as jobs of their own, for passes that look at one after the other, and the result of such a pass."""
+"""Both arms of a comparison as separate jobs, for passes that handle one after the other, and the result of such a pass."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from steelyard.engine.pool import places_of
 
 @dataclass(frozen=True)
 class Reply:
-    """The result of a pass; `trouble` is why there is none, which never affects the case's record."""
+    """The result of a pass; `trouble` is why there is none, which never changes the case's status."""
 
     found: Found = field(default_factory=Found)
     trouble: str = ""
@@ -27,7 +27,7 @@ class ArmJob:
 
 
 def arms_of(job: Job, plan: Plan) -> tuple[ArmJob, ArmJob]:
-    """The base and the head of a job that has both."""
+    """Return the base and the head of a job that has both, in this order."""
     assert job.vs is not None
     own = plan.sources_of(job)
     head = ArmJob("the head", job, own)

@@ -21,12 +21,12 @@ from steelyard.store.runs import Store
 
 RECORDER = "steelyard.engine.recording"
 OBSERVER = "execution_trace_observer"
-"""Words in log lines of PyTorch's recorder, which do not explain a failure."""
+"""Text in log lines of PyTorch's recorder; they do not explain a failure and are skipped."""
 
 
 @dataclass(frozen=True)
 class Captured:
-    """What one rank recorded: its trace, the profiler's trace beside it, and how long a step takes unobserved, where that is known."""
+    """What one rank recorded: its trace, the profiler's trace, and how long a step takes without recording, if known."""
 
     trace: Path
     profile: Path | None = None
@@ -48,9 +48,9 @@ def capture_case(request: Request, store: Store, output: Path, timeout: float, *
 
 @dataclass(frozen=True)
 class ScriptRecording:
-    """A script that is to be recorded: in how many processes, with how many threads each, and which steps of its training.
+    """A script to record: in how many processes, with how many threads each, and which steps of its training.
 
-    Without a number of ranks it is a program of one process, without torchrun's variables.
+    Without a number of ranks it runs as one process, without torchrun's variables.
     """
 
     file: Path
@@ -61,7 +61,7 @@ class ScriptRecording:
 
 
 def capture_script(script: ScriptRecording, output: Path, timeout: float, *, profile: bool, resources: bool) -> list[Captured]:
-    """Record a script: once, or in several processes that find each other as those of torchrun do."""
+    """Record a script: once, or in several processes that find each other as torchrun's do."""
     if not script.file.is_file():
         raise UsageError("there is no such file", do="name the Python file that is to be run", where=str(script.file))
     words = {
@@ -75,7 +75,7 @@ def capture_script(script: ScriptRecording, output: Path, timeout: float, *, pro
 
 
 def _flags(rank: int, ranks: int, port: int) -> tuple[tuple[str, str], ...]:
-    """The environment variables for the processes of one distributed job."""
+    """Return the environment variables for one process of a distributed job."""
     told = {
         "RANK": rank,
         "LOCAL_RANK": rank,
@@ -94,7 +94,7 @@ def _free_port() -> int:
 
 
 def _recorded(places: Sequence[Place], sources: Sources, words: Mapping[str, Any], timeout: float) -> list[Captured]:
-    """The recordings reported by each worker; if one is lost the others are ended, as they would wait for it."""
+    """Return each worker's recording; if a worker is lost the other workers are ended, since they would wait for it."""
     mark = uuid.uuid4().hex
     talks = [Conversation(start_fresh(place, mark)) for place in places]
     found: dict[int, Captured] = {}

@@ -1,4 +1,4 @@
-"""Other values in the inputs of a task, written where the inputs lie, and what all inputs are."""
+"""Changing the values of a task's inputs in place, and listing the inputs."""
 
 from __future__ import annotations
 
@@ -15,51 +15,51 @@ from steelyard.model.task import Task
 
 CHANGING = (list, set, collections.deque, bytearray)
 TILE = 65_537
-"""Places for which a change is drawn; in larger arrays they repeat, and line up with no row."""
+"""How many places are drawn for a change; larger arrays repeat them. It is prime, so that the repeats do not line up with rows."""
 
 FEW = ((1 / 512, -1.0), (1 / 64, -1.0), (1 / 8, 0.5))
-"""Shares of an array, and what they are multiplied by, to find what looks at some of its values alone: the first that shows decides."""
+"""Shares of an array and the factors for their values, to detect code that reads only some values: the first with an effect decides."""
 
 Change = Callable[[Any], Any]
 
 
 def halved(x: Any) -> Any:
-    """Other values of the same signs, order and structure: what is sorted, masked or positive stays so."""
+    """Return half of each value: signs, order and structure stay, so that what is sorted, masked or positive remains so."""
     return x * 0.5
 
 
 def negated(x: Any) -> Any:
-    """For answers that do not depend on scale."""
+    """Return the negated values, for answers that do not depend on scale."""
     return -x
 
 
 def rolled(x: Any) -> Any:
-    """For lists of numbers, which may be indices or sizes: the same ones in another order."""
+    """Return a list of numbers rotated by one: they may be indices or sizes, so only their order changes."""
     return [*x[1:], *x[:1]]
 
 
 def spoiled(x: Any) -> Any:
-    """Values unlikely as results; integers, which may be indices, all become their minimum."""
+    """Return values that are unlikely as results; integers, which may be indices, all become their minimum."""
     return -1 - x if is_floating(x) else x * 0 + x.min()
 
 
 def is_floating(x: Any) -> bool:
-    """Whether an array of numpy or torch holds fractions."""
+    """Whether an array of numpy or torch holds floating-point or complex numbers."""
     return bool(x.dtype.kind in "fc") if isinstance(x, np.ndarray) else bool(x.is_floating_point() or x.is_complex())
 
 
 @dataclass(frozen=True)
 class Sprinkled:
-    """Some of the values halved, or of the other sign, at places drawn by a seed: never the same, and not where a few are looked at.
+    """Multiplies some of the values by `by`, at places drawn from a seed, so that code which reads only a few values cannot know them.
 
-    Halving and turning a sign round nothing, so that the same change of a wider copy gives the same numbers.
+    Halving and negating do not round, so the same change of a copy in a wider format gives the same numbers.
     """
 
     seed: int
     share: float
     by: float
     rest: float = 1.0
-    """What all others are multiplied by."""
+    """Factor for all other values."""
 
     def __call__(self, x: Any) -> Any:
         count = int(np.prod(x.shape, dtype=np.int64))
@@ -71,7 +71,7 @@ class Sprinkled:
 
 
 def _spread(tile: np.ndarray[Any, Any], x: Any) -> Any:
-    """The places of a tile, again and again, on the device of a tensor."""
+    """Return a tile repeated to the shape of a tensor, on its device."""
     made = x.new_tensor(tile, dtype=(x != x).dtype)
     count = x.numel()
     return made.repeat(-(-count // len(tile)))[:count].reshape(x.shape)
@@ -79,9 +79,9 @@ def _spread(tile: np.ndarray[Any, Any], x: Any) -> Any:
 
 @dataclass(frozen=True)
 class Reordered:
-    """Whole numbers permuted along the longest axis, all lanes alike, so that indices stay valid.
+    """Permutes integers along the longest axis, all lanes alike, so that indices stay valid.
 
-    With `drawn` some come twice and others not at all, so that sorting or counting them answers something else.
+    With `drawn` some values occur twice and some not at all, so that sorting or counting them gives another result.
     """
 
     seed: int
@@ -95,13 +95,13 @@ class Reordered:
 
 
 def _longs(x: Any) -> Any:
-    """The framework's format for indices."""
+    """Return the framework's format for indices."""
     return x.new_tensor([0]).long().dtype
 
 
 @dataclass(frozen=True)
 class Replaced:
-    """Given values in place of those that an array has."""
+    """Replaces an array's values with given ones."""
 
     values: np.ndarray[Any, Any]
 
@@ -110,7 +110,7 @@ class Replaced:
 
 
 def in_any_order(values: np.ndarray[Any, Any]) -> bool:
-    """Whether whole numbers may be put in another order: what ascends may be bounds or sizes that have to."""
+    """Whether integers may be put in another order: ascending ones may be bounds or sizes, which must stay in order."""
     if values.ndim == 0 or values.size < 2 or values.dtype.kind not in "iub":
         return False
     steps = np.diff(values.astype(np.int64), axis=int(np.argmax(values.shape)))
@@ -118,7 +118,7 @@ def in_any_order(values: np.ndarray[Any, Any]) -> bool:
 
 
 def inputs(task: Task) -> dict[str, Any]:
-    """Everything that goes into a call, by place: `args[0]`, `kwargs.mask`, `args[1][2]`; a list of plain values is one thing."""
+    """Return every input of a call by its path: `args[0]`, `kwargs.mask`, `args[1][2]`; a list of plain values is one input."""
     return dict([*_places(tuple(task.args), "args"), *_places(dict(task.kwargs), "kwargs")])
 
 
@@ -134,7 +134,7 @@ def _places(value: Any, path: str) -> Iterator[tuple[str, Any]]:
 
 
 def are_numbers(value: Any) -> bool:
-    """Whether it is a list of several numbers."""
+    """Whether a value is a list of several numbers."""
     return isinstance(value, list) and len(value) > 1 and all(type(item) in (int, float) for item in value)
 
 
@@ -143,7 +143,7 @@ def _plain_list(value: Any) -> bool:
 
 
 def prints(be: Any, items: Mapping[str, Any]) -> dict[str, str]:
-    """A fingerprint of each input that can change: arrays, lists of plain values, sets, queues, bytes."""
+    """Return a fingerprint of each input that can change: arrays, lists of plain values, sets, queues, bytes."""
     made = {}
     for path, item in items.items():
         with contextlib.suppress(Exception):

@@ -1,4 +1,4 @@
-"""Users' code that calls the runner itself: each call is measured as a planned case is, in a worker or in the user's own process."""
+"""Users' code that calls the runner itself: each call is measured like a planned case, in a worker or in the user's own process."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from steelyard.model.record import Arrays, Record, Status, in_seconds
 
 NO_SOURCES = Sources()
 BETWEEN = "the script's own code"
-"""What a worker is at between two cases."""
+"""The phase of a worker between two cases."""
 
 
 @dataclass(frozen=True)
@@ -38,12 +38,12 @@ class DrivenResult:
     effective: Mapping[str, Any] = field(default_factory=dict)
 
     def plain(self) -> dict[str, Any]:
-        """As JSON knows it, for a worker that drives again."""
+        """Return the result as plain data for JSON, for a worker that runs the script again."""
         return asdict(self)
 
 
 def result_of(record: Record, arrays: Arrays) -> DrivenResult:
-    """The result of a case that user code gets."""
+    """Return the result of a case that user code gets."""
     series = {name: in_seconds(arrays, name) for name, (unit, _, _) in arrays.items() if unit in ("s", "ms", "ns")}
     figures = {name: figure.value for name, figure in record.metrics.items()}
     return DrivenResult(record.status, record.reason, figures, series, dict(record.effective))
@@ -51,7 +51,7 @@ def result_of(record: Record, arrays: Arrays) -> DrivenResult:
 
 @dataclass
 class Runner:
-    """Measures the cases that a user's code asks for; a case that it knows already is not measured again."""
+    """Measures the cases that a user's code requests; a case with a known result is not measured again."""
 
     settings: Settings
     loaded: registry.Loaded
@@ -61,7 +61,7 @@ class Runner:
     held: dict[str, DrivenResult] = field(default_factory=dict)
 
     def measure(self, case: Case, build: Body | None = None, settings: Settings | None = None) -> DrivenResult:
-        """Measure a case now; `build` makes its task where its workload is not a registered one, and gets `be` and its parameters."""
+        """Measure a case now; `build` makes its task if its workload is not registered, and gets `be` and its parameters."""
         from steelyard.engine.worker import measure
 
         if build is not None:
@@ -76,11 +76,11 @@ class Runner:
         return self.held[case.id]
 
     def tell(self, facts: Mapping[str, Any]) -> None:
-        """Tell the conductor's sink something about the script itself, such as a line of its log; ignored if there is none."""
+        """Send the conductor's sink facts about the script itself, such as a line of its log; ignored if there is no sink."""
         self.send(Found(facts=facts))
 
     def settled(self, case: Case) -> Case:
-        """The case with defaults for omitted parameters, as in a plan."""
+        """Return the case with defaults for omitted parameters, as in a plan."""
         found = self.loaded.workloads.get(case.workload)
         if found is None:
             raise unknown("workload", case.workload, self.loaded.workloads, listing="steelyard list")
@@ -101,7 +101,7 @@ _DRIVEN: ContextVar[Runner | None] = ContextVar("driven", default=None)
 
 
 def runner(settings: Settings | None = None) -> Runner:
-    """The runner for a shim: the conductor's where there is one, else one that measures in this process and keeps nothing."""
+    """Return the runner for a shim: the conductor's if there is one, else one that measures in this process and keeps nothing."""
     return _DRIVEN.get() or Runner(settings or Settings(), registry.built_ins())
 
 
@@ -127,7 +127,7 @@ def drive(job: Drive, loaded: registry.Loaded, send: Callable[[Answer], None], g
 
 @contextmanager
 def arguments(file: str, argv: tuple[str, ...]) -> Iterator[None]:
-    """The command line that a script sees."""
+    """Set the command line that a script sees."""
     before, sys.argv = sys.argv, [file, *argv]
     try:
         yield

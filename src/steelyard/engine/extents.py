@@ -1,4 +1,4 @@
-"""Where answers lie: in memory of their own, in that of an input, or in the same place at every call."""
+"""Where answers are in memory: in their own, in that of an input, or in the same place at every call."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ AGAIN = "the same at every call: an answer is valid until the next call"
 
 
 def extents(value: Any) -> Iterator[Extent]:
-    """The device and the bytes of each array in a result."""
+    """Yield the device and the address range of each array in a result."""
     if isinstance(value, Mapping):
         for item in value.values():
             yield from extents(item)
@@ -39,7 +39,7 @@ def overlap(one: list[Extent], other: list[Extent]) -> bool:
 
 
 def shared_memory(first: list[Extent], second: list[Extent], given: Mapping[str, Any]) -> str:
-    """What two answers of which the first is still held share with each other or with an input; nothing where they share nothing."""
+    """Describe the memory that a second answer shares with an input or with the first, which is still held; empty if it shares none."""
     if within := [path for path, item in given.items() if overlap(second, list(extents(item)))]:
         return f"that of {', '.join(within)}"
     return AGAIN if overlap(first, second) else ""

@@ -1,4 +1,4 @@
-"""The interface that supervision needs to store results: a run on this disk, or a station's way to the run of another host."""
+"""The interface that supervision needs to store results: a run on this disk, or a station's connection to the run on another host."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from steelyard.model.record import Arrays, Attachment, Record
 
 
 class ResultKeeper(Protocol):
-    """Keeps records, pairs and files, and knows which there are."""
+    """Stores records, pairs and files, and lists those that are stored."""
 
     path: Path
     done: dict[str, Record]

@@ -1,4 +1,4 @@
-"""Memory limits: the kernel's own where a control group can be made, else a watch over the process tree."""
+"""Memory limits: enforced by the kernel if a control group can be made, else by watching the process tree."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class MemoryLimit:
 
     @classmethod
     def create(cls, limit: int, name: str) -> MemoryLimit:
-        """Make a control group if the system lets us; the watch works either way."""
+        """Make a control group if the system lets us; watching works in any case."""
         for version, parent in _parents():
             folder = parent / f"steelyard-{name}"
             try:
@@ -41,11 +41,11 @@ class MemoryLimit:
 
     @property
     def kind(self) -> str:
-        """How the limit is held, for the record."""
+        """How the limit is enforced, as reasons name it."""
         return f"cgroup v{self.version}" if self.group else "watchdog"
 
     def admit(self, pid: int) -> None:
-        """Put a worker under the limit; if the kernel refuses, the watch remains."""
+        """Put a worker under the limit; if the kernel refuses, it is watched instead."""
         if self.group:
             try:
                 _write(self.group, "cgroup.procs", pid)
@@ -53,15 +53,15 @@ class MemoryLimit:
                 self.release()
 
     def exceeded(self, pid: int) -> bool:
-        """Whether the worker's tree holds more than it may right now."""
+        """Whether the worker's process tree uses more memory than the limit now."""
         return resident([pid, *tree(pid)]) > self.limit
 
     def struck(self) -> bool:
-        """Whether the kernel killed something for this limit."""
+        """Whether the kernel killed a process because of this limit."""
         return self.kills() > 0
 
     def kills(self) -> int:
-        """How many processes the kernel has ended for this limit, by the group's own count: a program may hide that a child of it died."""
+        """Return how many processes the kernel has killed for this limit, by the group's count: a program may hide that its child died."""
         if not self.group:
             return 0
         return oom_kills(self.group / ("memory.events" if self.version == 2 else "memory.oom_control"))

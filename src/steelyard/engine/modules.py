@@ -1,6 +1,6 @@
-"""Which files of the user's own a worker has loaded, by hash: both parts of a resumed run must use the same code, also outside git.
+"""Which of the user's own files a worker has loaded, by hash: both parts of a resumed run must use the same code, also outside git.
 
-The worker tells what it imported; the conductor keeps each file once, in the header or with the record that first loaded it.
+The worker reports what it imported; the conductor keeps each file once, in the header or with the record that first loaded it.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ INSTALLED = ("site-packages", "dist-packages")
 
 
 def user_modules() -> dict[str, str]:
-    """The user's modules that this process has imported so far: files in the working folder or on Python's configured paths,
-    and not of Python, of an installed package or of ours."""
-    return dict(_imported(os.getcwd(), tuple(sys.path), len(sys.modules)))  # noqa: PTH109 - asked for every record, and a Path costs more
+    """Return the hashes of the user's modules imported so far: files in the working folder or on Python's configured paths,
+    without those of Python, of installed packages and of ours."""
+    return dict(_imported(os.getcwd(), tuple(sys.path), len(sys.modules)))  # noqa: PTH109 - called for every record, and a Path costs more
 
 
 @functools.lru_cache(1)
 def _imported(here: str, path: tuple[str, ...], count: int) -> Mapping[str, str]:
-    """The same, looked for again only when something was imported since: small cases are many, and there are thousands of modules."""
+    """Find the user's modules, again only if something was imported since: there may be many small cases and thousands of modules."""
     ours = _not_the_users()
     roots = {here, *(entry for entry in path if entry and Path(entry).is_absolute())}
     found = {}
@@ -47,7 +47,7 @@ def _imported(here: str, path: tuple[str, ...], count: int) -> Mapping[str, str]
 
 
 def imported_since(known: Collection[str], ours: Collection[str]) -> list[str]:
-    """Modules imported since others were known, but for Python's, the frameworks' and our own: what those set, they set again."""
+    """Return modules that are not in `known`, without Python's, the frameworks' and ours: these set again what they need."""
     usual = {*ours, *sys.stdlib_module_names, __name__.partition(".")[0]}
     return [name for name in list(sys.modules) if name not in known and name.partition(".")[0] not in usual]
 
@@ -66,12 +66,12 @@ def _not_the_users() -> frozenset[str]:
 
 @functools.cache
 def _seen(file: str) -> str:
-    """The hash of a module, taken once, as a process imports it only once."""
+    """Return the hash of a module, computed once, as a process imports it only once."""
     return digest_of(Path(file))
 
 
 def digest_of(file: Path) -> str:
-    """What tells a file from another version of it; empty where it cannot be read."""
+    """Return a digest that changes with a file's content; empty if it cannot be read."""
     try:
         stat = file.stat()
         if stat.st_size > LARGEST:
@@ -82,19 +82,19 @@ def digest_of(file: Path) -> str:
 
 
 def named(file: str | Path, folder: Path) -> str:
-    """A file as seen from a folder, where it lies in it."""
+    """Return a file's path relative to a folder if it is inside, else the path itself."""
     path = Path(file)
     return str(path.relative_to(folder) if path.is_relative_to(folder) else path)
 
 
 def programs(argv: Iterable[Any], folder: Path) -> dict[str, str]:
-    """The user's own files that a command line names, such as a script or a program that was built here."""
+    """Return the digests of the user's own files that a command line names, such as a script or a program that was built here."""
     paths = [Path(os.path.normpath(folder / str(word))) for word in argv if word and "\0" not in str(word) and len(str(word)) < 1000]
     return {named(path, folder): digest_of(path) for path in paths if path.is_relative_to(folder) and path.is_file()}
 
 
 def noted(record: Record, loaded: Mapping[str, str], known: dict[str, str]) -> Record:
-    """A record with the fingerprint of all modules that its worker had, and the hashes of those not recorded before."""
+    """Return the record with the fingerprint of all modules that its worker had, and the hashes of those not recorded before."""
     if not loaded:
         return record
     fresh = {name: digest for name, digest in loaded.items() if known.get(name) != digest}
@@ -104,13 +104,13 @@ def noted(record: Record, loaded: Mapping[str, str], known: dict[str, str]) -> R
 
 
 def edited(held: Mapping[str, str], folder: Path) -> list[str]:
-    """The files that were changed since the run."""
+    """Return the files that were changed since a run recorded their digests."""
     return [name for name, digest in held.items() if digest_of(folder / name) != digest]
 
 
 @functools.cache
 def imports_of(file: str) -> frozenset[str]:
-    """The packages that a file of Python imports, in functions too; none where it cannot be read."""
+    """Return the packages that a Python file imports, also inside functions; empty if it cannot be read."""
     found: set[str] = set()
     with contextlib.suppress(OSError, ValueError, SyntaxError, RecursionError):
         for node in ast.walk(ast.parse(Path(file).read_bytes())):

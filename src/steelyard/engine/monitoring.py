@@ -15,26 +15,26 @@ from steelyard.model.record import MONITOR, Record
 
 @dataclass(frozen=True)
 class RunMonitor:
-    """Adds to records what was seen of the machine; without a monitor, nothing."""
+    """Adds the monitor's readings to records; without a monitor it adds nothing."""
 
     monitor: Monitor | None = None
 
     def begin(self) -> None:
-        """The run has the machine for itself: what is seen counts from now on."""
+        """Count readings from now on: the run has the machine to itself."""
         if self.monitor and self.monitor.begun:
             self.monitor.taken()
         elif self.monitor:
             self.monitor.start()
 
     def noted(self, record: Record) -> Record:
-        """The record with what was seen since the one before; a case that is over before a reading was taken gets none."""
+        """Return the record with the readings since the one before it; a case that ends before a reading is taken gets none."""
         seen = self.monitor.taken() if self.monitor else {}
         return replace(record, effective={**record.effective, MONITOR: seen}) if seen else record
 
 
 @contextmanager
 def monitored(jobs: Sequence[Job], settings: Settings) -> Iterator[RunMonitor]:
-    """Watch the machine while these jobs are done; a virtual clock needs no machine, and `--no-telemetry` wants none of this."""
+    """Monitor the machine while these jobs run; not if all use a virtual clock, and not with `--no-telemetry`."""
     if not settings.telemetry or all(registry.about_backend(job.case.backend).virtual for job in jobs):
         yield RunMonitor()
         return
@@ -46,6 +46,6 @@ def monitored(jobs: Sequence[Job], settings: Settings) -> Iterator[RunMonitor]:
 
 
 def _devices(jobs: Sequence[Job]) -> set[int]:
-    """The GPUs that jobs use, by the numbers that frameworks have for them: one for each rank."""
+    """Return the GPUs that jobs use, by the frameworks' numbers: one for each rank."""
     own = [(str(job.place.device_index or 0), job.case.ranks) for job in jobs if job.case.device == "cuda"]
     return {int(first) + rank for first, ranks in own if first.isdecimal() for rank in range(ranks)}

@@ -1,4 +1,4 @@
-"""Learning what change this machine can see: a few cases are weighed against themselves, like any other comparison."""
+"""Measuring which changes this machine can detect: a few cases are compared with themselves, like any other comparison."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ MOST_WORTH = 1e9
 
 
 def experiment(machine: Mapping[str, Any], device: str, threads: int, budget: float = BUDGET) -> Experiment:
-    """Small cases that span the kinds: a call of microseconds, arithmetic, rows that lie in memory, a layer of about a millisecond."""
+    """Return small cases of different kinds: a call of microseconds, arithmetic, rows in memory, a layer of about a millisecond."""
     torch = device != "cpu" or (machine.get("packages") or {}).get("torch")
     sizes: dict[str, dict[str, Any]] = {
         "op/gelu": {"n": 4096},
@@ -48,13 +48,13 @@ def experiment(machine: Mapping[str, Any], device: str, threads: int, budget: fl
 
 
 def against_itself(chosen: Experiment) -> Plan:
-    """A plan that weighs every case of an experiment against itself, built separately: whatever it finds is noise."""
+    """Return a plan that compares every case of an experiment with itself, built separately: any difference is noise."""
     ready = conduct.from_experiment(chosen)
     return replace(ready, jobs=tuple(replace(job, vs=job.case) for job in ready.jobs), pairs=(), rows=())
 
 
 def learn(records: Sequence[Record], pairs: Sequence[Pair]) -> DeviceNoise:
-    """The noise of each case whose comparison with itself was made."""
+    """Return the noise of each case whose comparison with itself was made."""
     cases = {pair.head.id: _case(pair) for pair in pairs if len(pair.centres) >= FEWEST_CENTRES and pair.measured_s > 0}
     if not cases:
         raise NothingMeasured("no noise could be measured", why=next(iter(left_out(records, cases)), "no case was compared with itself"))
@@ -62,7 +62,7 @@ def learn(records: Sequence[Record], pairs: Sequence[Pair]) -> DeviceNoise:
 
 
 def left_out(records: Sequence[Record], cases: Mapping[str, CaseNoise]) -> list[str]:
-    """Which cases say nothing about the noise, and why."""
+    """Return which cases give no noise, and why."""
     missing, unmade = [record for record in records if record.id not in cases], unweighed(records)
     return [f"{record.id}: {record.reason or unmade.get(record.id) or 'too few rebuilds were undisturbed'}" for record in missing]
 
@@ -73,11 +73,11 @@ def _case(pair: Pair) -> CaseNoise:
 
 
 def smallest_change(case: CaseNoise, seconds: float) -> float:
-    """About the smallest change, as a share, that 9 of 10 comparisons of this length would find, by the interval that they are judged by.
+    """Return about the smallest change, as a share, that the intervals of 9 in 10 comparisons of this length would show.
 
-    Few rebuilds tell an SD badly, so an upper bound of it is taken. The power of a t-test is that of the noncentral t
-    distribution, by its normal approximation. A comparison that has all its rebuilds gives each more rounds, so that its variance
-    goes on falling with time; how far, before what differs from rebuild to rebuild is all that is left, is not known here.
+    Few rebuilds estimate an SD poorly, so an upper bound is used. The power of a t-test is that of the noncentral t
+    distribution, by its normal approximation. A comparison that has all its rebuilds gives each more rounds, so its variance
+    keeps falling with time; at which point only the differences between rebuilds remain is unknown here.
     """
     worth = int(min(MOST_WORTH, max(FEWEST_REBUILDS, seconds / case.cost)))
     freedom = min(MOST_REBUILDS, worth) - 1
@@ -87,12 +87,12 @@ def smallest_change(case: CaseNoise, seconds: float) -> float:
 
 
 def cautious(case: CaseNoise) -> float:
-    """An SD that the true one exceeds in one of ten measurements only."""
+    """Return an upper bound of the SD, which the true one exceeds in only one of ten measurements."""
     freedom = case.rebuilds - 1
     return case.sd * math.sqrt(freedom / chi2_quantile(1 - CAUTION, freedom))
 
 
 def chi2_quantile(p: float, freedom: float) -> float:
-    """Quantile of chi-square after Wilson and Hilferty: its cube root is nearly normal."""
+    """Return a quantile of chi-square after Wilson and Hilferty: its cube root is nearly normal."""
     part = 2 / (9 * freedom)
     return float(freedom * (1 - part + statistics.NormalDist().inv_cdf(p) * math.sqrt(part)) ** 3)

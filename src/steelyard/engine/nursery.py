@@ -1,7 +1,7 @@
 """The nursery: one process that has imported the framework and forks a worker in milliseconds.
 
-It runs no operation, asks for no device and loads no user file: a forked child of a process that did any of these can
-hang or fail. So it serves eager CPU cases only. What is not installed is left to the worker, which says so in its record.
+It runs no operation, opens no device and loads no user file: a forked child of a process that did any of these can
+hang or fail. So it serves eager CPU cases only. Missing packages are left to the worker, which reports them in its record.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def main(argv: list[str]) -> None:
 
 
 def warm_up() -> None:
-    """Everything a child would otherwise do again for each case, as far as it runs no operation of a framework."""
+    """Do what each child would otherwise repeat for its case, as far as that runs no operation of a framework."""
     from steelyard.engine.bench import forget_garbage
     from steelyard.measuring.stats import t_quantile
 
@@ -59,7 +59,7 @@ def warm_up() -> None:
 
 
 def twin(controls: list[socket.socket]) -> socket.socket:
-    """The conductor's lines that this process answers itself; for a second worker it forks a child at once."""
+    """Return the socket that this process serves; if there are two, fork a child at once that serves the second."""
     if len(controls) == 1 or os.fork():
         mine, others = controls[0], controls[1:]
     else:
@@ -73,7 +73,7 @@ def twin(controls: list[socket.socket]) -> socket.socket:
 
 
 def first_words(control: socket.socket) -> dict[str, Any]:
-    """Settings from the conductor needed before imports; not passed as arguments, so that the command line is the same everywhere."""
+    """Read the settings that are needed before imports; they are not arguments, so that the command line is the same everywhere."""
     line = b""
     while not line.endswith(b"\n"):
         data = control.recv(65536)
@@ -85,12 +85,12 @@ def first_words(control: socket.socket) -> dict[str, Any]:
 
 
 def say(control: socket.socket, message: dict[str, int]) -> None:
-    """One JSON line to the conductor."""
+    """Send one JSON line to the conductor."""
     control.sendall(json.dumps(message).encode() + b"\n")
 
 
 def serve(control: socket.socket, alarm: int) -> None:
-    """Fork on request, report every death, leave when the conductor does."""
+    """Fork on request, report every death, exit when the conductor does."""
     while True:
         ready, _, _ = select.select([control.fileno(), alarm], [], [])
         if alarm in ready:
@@ -107,7 +107,7 @@ def serve(control: socket.socket, alarm: int) -> None:
 
 
 def receive(control: socket.socket) -> tuple[bytes, list[int]]:
-    """A request with the worker's three descriptors: commands, events, standard error."""
+    """Receive a request with the worker's three descriptors: commands, events, standard error."""
     message, ancillary, _, _ = control.recvmsg(64, socket.CMSG_SPACE(3 * array.array("i").itemsize))
     fds = array.array("i")
     for level, kind, data in ancillary:
@@ -117,7 +117,7 @@ def receive(control: socket.socket) -> tuple[bytes, list[int]]:
 
 
 def fork(control: socket.socket, fds: list[int]) -> int:
-    """The child becomes a worker in a session of its own; the parent learns its pid."""
+    """Fork a child that becomes a worker in a session of its own; returns its pid to the parent."""
     pid = os.fork()
     if pid:
         return pid
@@ -135,7 +135,7 @@ def fork(control: socket.socket, fds: list[int]) -> int:
 
 
 def reap(control: socket.socket) -> None:
-    """Tell the conductor how each child ended; it is not their parent."""
+    """Report to the conductor how each child ended, since it is not their parent."""
     while True:
         try:
             pid, status = os.waitpid(-1, os.WNOHANG)

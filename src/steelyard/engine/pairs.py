@@ -1,4 +1,4 @@
-"""Weighing variants of one point against each other in one worker: interleaved, rebuilt, and judged by what was seen."""
+"""Comparing variants of one point with each other in one worker: interleaved, rebuilt, and judged by their blocks."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ from steelyard.model.task import Task, clean_up, observed
 
 NO_SOURCES = Sources()
 LOOKS = 2
-"""Rebuilds whose answers are kept on the way, at most: each takes the memory of an answer of every arm."""
+"""Most rebuilds whose answers are kept for checking: each takes the memory of one answer of every arm."""
 HEAVY = "each model was built once: the interval covers other places of weights and inputs in memory and new caches, not another build"
 
 
 @dataclass(frozen=True)
 class ArmsWeighed:
-    """What was measured of all arms, and how."""
+    """The measurement of all arms, and how it was made."""
 
     doing: schedule.Weighing
     rounds: Rounds
@@ -61,9 +61,9 @@ def weigh_heads(
     suite: int = 1,
     patience: float = math.inf,
 ) -> list[tuple[Pair, Arrays]]:
-    """Variants of one point in this process, sharing the base's blocks and as many budgets as there are heads.
+    """Compare variants of one point in this process; they share the base's blocks and as many budgets as there are heads.
 
-    All have been verified before. What is drawn is new every time, so that a repeated comparison is another draw; its seed is kept.
+    All have been verified before. The random order is new every time, so that a repeated comparison is independent; its seed is kept.
     """
     rng = random.SystemRandom()
     settings = replace(settings, budget=settings.budget * len(heads))
@@ -150,10 +150,10 @@ def _weigh(
 def _check_answers(
     arms: Sequence[Scrutiny], copies: Sequence[list[Leaf] | None], glanced: Sequence[Sequence[list[Leaf] | None]] = ()
 ) -> None:
-    """Check that the compared tasks still give right answers, as first built, as last rebuilt and when it was looked at between; a wrong
-    arm is an error.
+    """Check that the compared tasks still give right answers: as first built, as last rebuilt, and at looks in between; a wrong arm is
+    an error.
 
-    There are no copies where the last rebuild failed.
+    There are no copies if the last rebuild failed.
     """
     for number, (seen, copy) in enumerate(itertools.zip_longest(arms, copies[: len(arms)])):
         found = seen.again(seen.bench.ready(seen.be, seen.built)) if seen.wanted else None
@@ -164,7 +164,7 @@ def _check_answers(
 
 
 def pair_from(found: Finding, rounds: Rounds, head: int, arms: tuple[Arm, Arm], **more: Any) -> Pair:
-    """A finding with the facts of how it was come by."""
+    """Return a finding as a pair, with the facts of how it was measured."""
     ratio = found.ratio
     base, other = (replace(arm, time=rounds.time(number, found.clock)) for arm, number in zip(arms, (0, head), strict=True))
     spent = float(more.get("measured_s", 0.0))
@@ -178,12 +178,12 @@ def pair_from(found: Finding, rounds: Rounds, head: int, arms: tuple[Arm, Arm], 
 
 
 def part_from(doing: schedule.Weighing, name: str, head: int) -> PairPart:
-    """What the rounds say about one part of the runs."""
+    """Return the comparison of one part of the runs."""
     return _part(doing.rounds(name), doing.finding(head, name), head)
 
 
 def part_of(rounds: Rounds, *, share: float) -> PairPart:
-    """What rounds of the times of one part say, of two arms in processes of their own."""
+    """Return the comparison of one part from the rounds of its times, for two arms in separate processes."""
     return _part(rounds, paired.find(rounds, share=share), 1)
 
 
@@ -193,7 +193,7 @@ def _part(rounds: Rounds, found: Finding, head: int) -> PairPart:
 
 
 def arrays_of(rounds: Rounds) -> Arrays:
-    """Raw blocks for the sidecar, each array row after row in order of time."""
+    """Return raw blocks for the sidecar, each array row after row in order of time."""
     kept: dict[str, tuple[str, str, np.ndarray[Any, Any]]] = {
         "round_time": ("s", "<f8", rounds.seconds), "round_cpu": ("s", "<f8", rounds.cpu),
         "round_disturbed": ("1", "|u1", rounds.disturbed),

@@ -1,7 +1,7 @@
-"""One part of a plan of several that together measure every case once, each taking about as long as the others.
+"""One part of a plan: all parts together measure every case once, and each takes about as long as any other part.
 
-Every part must see the same past costs, or cases would be lost between them. Runs that are parts themselves are therefore
-left out, unless a moment is given: then all runs that began before it count, for every part.
+Every part must use the same past costs, or cases would be lost between parts. Runs that are parts themselves are therefore
+left out, unless a time is given: then all runs that began before it count, for every part.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _PART = re.compile(r"(\d{1,5})/(\d{1,5})(?:@(.+))?")
 
 @dataclass(frozen=True)
 class Part:
-    """Part `number` of `of`; costs that began before `before` count, or those of runs that are no parts if it is empty."""
+    """Part `number` of `of`; past costs are of runs that began before `before`, or if that is empty of runs that are not parts."""
 
     number: int
     of: int
@@ -52,7 +52,7 @@ def parse_part(text: str) -> Part:
 
 
 def take(plan: Plan, part: Part, store: Store) -> Plan:
-    """The plan of one part: cases that are weighed together stay together, and those denied are shared out too."""
+    """Return the plan of one part: cases that are compared stay together, and denied cases are shared out too."""
     groups = together(plan)
     known = past_costs([job.case.id for job in plan.jobs], store, part.before)
     usual = statistics.median(known.values()) if known else 1.0
@@ -72,7 +72,7 @@ def take(plan: Plan, part: Part, store: Store) -> Plan:
 
 
 def together(plan: Plan) -> list[list[Job]]:
-    """The jobs of a plan in groups that must not be parted: cases with one base, and those of listed pairs and rows."""
+    """Return the jobs of a plan in groups that must stay together: cases with one base, and those of listed pairs and rows."""
     groups: dict[Case, list[Job]] = {}
     leads = _leads(plan)
     for job in plan.jobs:
@@ -81,7 +81,7 @@ def together(plan: Plan) -> list[list[Job]]:
 
 
 def _leads(plan: Plan) -> dict[Case, Case]:
-    """For every case of a listed pair or a row the one that stands for all that must stay together with it."""
+    """Return for every case of a listed pair or a row the case that represents its group."""
     together = [*({job.case, job.vs or job.case} for job in plan.pairs), *(set(row.cases) for row in plan.rows)]
     leads: dict[Case, Case] = {}
     for cases in together:
@@ -92,7 +92,7 @@ def _leads(plan: Plan) -> dict[Case, Case]:
 
 
 def share_out(costs: Sequence[float], parts: int) -> list[int]:
-    """The part, counted from 1, of each cost: the dearest first, each to the part that has least so far."""
+    """Return the part, counted from 1, of each cost: the largest first, each to the part with the least so far."""
     loads, places = [0.0] * parts, [0] * len(costs)
     for index in sorted(range(len(costs)), key=lambda index: (-costs[index], index)):
         least = min(range(parts), key=lambda part: (loads[part], part))
@@ -102,7 +102,7 @@ def share_out(costs: Sequence[float], parts: int) -> list[int]:
 
 
 def past_costs(cases: Sequence[str], store: Store, before: str = "") -> dict[str, float]:
-    """The seconds each case took the last time that counts."""
+    """Return the seconds each case took in its latest run that counts."""
     runs: dict[str, Run] = {}
     found = {}
     with Index(store) as index:
@@ -120,6 +120,6 @@ def past_costs(cases: Sequence[str], store: Store, before: str = "") -> dict[str
 
 
 def _cost(record: Record) -> float:
-    """What a case took; one that was ended for taking too long took what it was allowed."""
+    """Return the seconds that a case took; its time limit if it timed out."""
     allowed = record.requested.get("timeout", 0.0) if record.status == "timeout" else 0.0
     return record.wall_s or (float(allowed) if isinstance(allowed, (int, float)) else 0.0)

@@ -1,4 +1,4 @@
-"""Measuring what this machine can do at most: matrix products and copies, through the engine like any other case."""
+"""Measuring this machine's highest rates: matrix products and copies, through the engine like any other case."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PLAIN, MEMORY = "op/matmul", ("op/copy", "op/triad")
 NARROW = {"int8": "op/int_matmul", "fp8e4m3": "op/scaled_matmul"}
 """Formats whose products have kernels of their own; what a device cannot multiply is left out, with the reason."""
 TF32 = "tf32"
-"""The rate that is no format but a variant of fp32."""
+"""The rate that is not for a format of its own but for a variant of fp32."""
 
 Run = Callable[[Experiment], Sequence[Record]]
 
@@ -34,7 +34,7 @@ class Saturation:
 
 
 def measure(run: Run, machine: Mapping[str, Any], device: str, threads: int, *, budget: float = BUDGET, scale: float = 1.0) -> Peaks:
-    """The best rates of matrix products and copies: all formats at a modest size, then the fast ones at two large sizes.
+    """Measure the best rates of matrix products and copies: all formats at a modest size, then the fast ones at two large sizes.
 
     The largest is not always the fastest: a GPU at its power limit lowers its clock in the longest products.
     """
@@ -67,13 +67,13 @@ def _effort(machine: Mapping[str, Any], device: str, threads: int) -> Saturation
 
 
 def _product(name: str, n: int, how: Mapping[str, Any]) -> Matrix:
-    """A square product in one number format."""
+    """Return a square product in one number format."""
     dtype, variant = ("fp32", TF32) if name == TF32 else (name, "eager")
     return Matrix((NARROW.get(name, PLAIN),), {"m": (n,), "n": (n,), "k": (n,), "dtype": (dtype,)}, variant=(variant,), **how)
 
 
 def _format(record: Record) -> str:
-    """The number format that a product was measured for."""
+    """Return the number format that a product was measured for."""
     return TF32 if record.case["variant"] == TF32 else str(record.case["params"]["dtype"])
 
 
@@ -83,7 +83,7 @@ def _larger(rate: float, effort: Saturation, scale: float) -> list[int]:
 
 
 def best(records: Sequence[Record], metric: str) -> dict[str, tuple[float, str]]:
-    """The highest rate per number format and the case that gave it, by the time that nine of ten samples exceed."""
+    """Return the highest rate per number format and the case that gave it, by the time that nine of ten samples exceed."""
     found: dict[str, tuple[float, str]] = {}
     for record in records:
         figure, time, fast = (record.metrics.get(name) for name in (metric, "time", "time_q10"))

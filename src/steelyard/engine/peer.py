@@ -1,6 +1,6 @@
 """A rank other than the first: builds what rank 0 builds, follows its orders, and times its own share.
 
-`python -m steelyard.engine.peer` reads a job and then orders as JSON lines; it answers each with one line and goes when rank 0 does.
+`python -m steelyard.engine.peer` reads a job and then orders as JSON lines; it answers each with one line and exits when rank 0 does.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ def main() -> None:
 
 
 def say(answers: IO[str], message: Mapping[str, Any]) -> None:
-    """One JSON line to rank 0, which may be gone."""
+    """Send one JSON line to rank 0."""
     answers.write(json.dumps(message) + "\n")
     answers.flush()
 
 
 def follow(job: Mapping[str, Any], orders: IO[str], answer: Say) -> tuple[Any, str]:
-    """Do what rank 0 orders until it says quit or is gone; the order of calls is the same on all ranks, or collectives would not meet."""
+    """Do what rank 0 orders until it sends quit or is gone; calls are in the same order on all ranks, or collectives would not meet."""
     settings, seat = Settings.from_plain(job["settings"]), Seat(**job["seat"])
     loaded = load(messages.read_sources(job["sources"]), {})
     stands = [PeerBench(replace(prepare_bench(Case.from_plain(case), loaded, settings), seat=seat)) for case in job["cases"]]
@@ -74,7 +74,7 @@ def follow(job: Mapping[str, Any], orders: IO[str], answer: Say) -> tuple[Any, s
 
 @dataclass
 class PeerBench:
-    """One case as this rank holds it."""
+    """One case in this rank's process."""
 
     bench: Bench
     be: Any = None
@@ -84,13 +84,13 @@ class PeerBench:
     seen: Scrutiny | None = None
 
     def build(self) -> dict[str, Any]:
-        """The task under all its variants, and how to have it again with fresh buffers."""
+        """Build the task with all its variants, and note how to rebuild it with fresh buffers."""
         self.be, self.task = self.bench.build()
         self.rebuild = self.bench.rebuilder(self.be, self.task, random.Random(self.bench.settings.seed))
         return {"built": True}
 
     def check(self) -> dict[str, Any]:
-        """The first call and its answer held against the reference, as rank 0 does."""
+        """Make the first call and compare its answer with the reference, as rank 0 does."""
         assert self.task is not None
         self.seen = Scrutiny(self.bench, self.be, self.task)
         task = self.bench.ready(self.be, self.task)
@@ -102,26 +102,26 @@ class PeerBench:
         return {"verification": found and asdict(found)}
 
     def settle(self) -> dict[str, Any]:
-        """Ready for timing without a call before it."""
+        """Get ready for timing without a call before it."""
         assert self.task is not None
         self.bind(self.bench.ready(self.be, self.task))
         return {"ready": True}
 
     def recheck(self) -> dict[str, Any]:
-        """The answer after timing."""
+        """Check the answer after timing."""
         assert self.seen is not None
         found = self.seen.repeat()
         return {"verification": found and asdict(found)}
 
     def find_out(self) -> dict[str, Any]:
-        """What the task knows of itself after timing; rank 0 reports it."""
+        """Have the task collect its own findings after timing; rank 0 reports them."""
         assert self.task is not None
         if self.task.findings:
             self.task.findings()
         return {"found": True}
 
     def again(self) -> dict[str, Any]:
-        """Fresh buffers for the next readings."""
+        """Rebuild the task with fresh buffers for the next readings."""
         assert self.rebuild is not None
         self.bind(self.rebuild())
         return {"built": True}
@@ -134,7 +134,7 @@ class PeerBench:
         gc.disable()
 
     def run(self, calls: int) -> dict[str, Any]:
-        """One reading."""
+        """Take one reading."""
         assert self.bound is not None
         return dict(ranks.timed(self.be, *self.bound, calls))
 

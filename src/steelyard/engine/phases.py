@@ -10,7 +10,7 @@ from steelyard import clocks
 from steelyard.model.record import Record
 
 WALL = "wall"
-"""What a record calls the seconds that each phase took."""
+"""Key of the seconds that each phase took, in a record."""
 START, IMPORTS, INPUTS, COMPILE, FIRST, REFERENCE = "start", "imports", "inputs", "compile", "first call", "reference"
 WARM_UP, MEASURING, BESIDE, PAIRS = "warm-up", "measuring", "beside", "pairs"
 PHASES = (START, IMPORTS, INPUTS, COMPILE, FIRST, REFERENCE, WARM_UP, MEASURING, BESIDE, PAIRS)
@@ -24,7 +24,7 @@ class PhaseClock:
 
     @contextlib.contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        """Count what happens inside; a phase may come again."""
+        """Add the time spent inside to a phase, which may occur several times."""
         before = clocks.perf_counter()
         try:
             yield
@@ -32,16 +32,16 @@ class PhaseClock:
             self.add(name, clocks.perf_counter() - before)
 
     def add(self, name: str, seconds: float) -> None:
-        """Count seconds that were measured elsewhere."""
+        """Add seconds that were measured elsewhere."""
         self.spent[name] = self.spent.get(name, 0.0) + seconds
 
     def told(self) -> dict[str, float]:
-        """In the order in which they come, without those that took no time."""
+        """Return the seconds of each phase, in the order of phases, without those that took no time."""
         return {name: round(self.spent[name], 4) for name in PHASES if self.spent.get(name, 0.0) >= 5e-5}
 
 
 def with_phase(record: Record, name: str, seconds: float) -> Record:
-    """A record that says how long a phase took which its worker does not see."""
+    """Return the record with the seconds of a phase that its worker cannot measure."""
     known = record.effective.get(WALL)
     if not isinstance(known, Mapping) or seconds < 5e-5:
         return record

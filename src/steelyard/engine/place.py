@@ -16,8 +16,8 @@ VISIBLE_DEVICES = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ZE_AFFINITY_M
 class Place:
     """Where a worker runs: interpreter, threads, and environment variables that must be set before it starts.
 
-    `paths` are searched for packages before what is installed; `folder` is where the worker starts, ours unless said. A worker
-    that starts `programs` gives them our own environment, with thread counts in it only where more than one thread is asked for.
+    `paths` are searched before installed packages; `folder` is where the worker starts, by default ours. A worker that
+    starts `programs` gives them our own environment, with thread counts only if more than one thread is requested.
     """
 
     python: str = sys.executable
@@ -30,9 +30,9 @@ class Place:
     programs: bool = False
 
     def environment(self, mark: str, shift: int | None = None) -> dict[str, str]:
-        """The worker's environment: ours, with thread counts and flags set before any library reads them.
+        """Return the worker's environment: ours, with thread counts and flags set before any library reads them.
 
-        Workers of one layout share the seed of Python's hashes and the size of their environment too.
+        Workers with the same layout also share the seed of Python's hashes and the size of their environment.
         """
         found = dict(os.environ) | {MARK: mark}
         if self.threads > 1 or not self.programs:

@@ -1,6 +1,6 @@
 """The first program on a station's host: it receives our code, finds or makes an interpreter that can run it, and supervises the station
-until it ends. It is sent as one file, so it uses only the standard library, and reports a Python that is too old. The other end of the talk
-is `hosting.py`: each line is JSON, and a line that tells a number of bytes is followed by them.
+until it ends. It is sent as one file, so it uses only the standard library, and reports a Python that is too old. The other end
+is `hosting.py`: each line is JSON, and a line with a number of bytes is followed by that many.
 
     here   {"facts": {"python": "3.11.2", …}}
     there  {"code": DIGEST, "packages": {"numpy": {"digest": DIGEST, "fits": "cpython-311-x86_64-linux-gnu"}}, …}
@@ -40,7 +40,7 @@ UNUSED = 30 * 86400.0
 
 
 def main(words: list[str]) -> int:
-    """Serve one station: its orders come by standard input, or from files in a folder that is shared with us."""
+    """Serve one station: its orders come by standard input, or from files in a shared folder."""
     try:
         if words:
             offer = json.loads(Path(words[0]).read_text(encoding="utf-8"))
@@ -58,7 +58,7 @@ def main(words: list[str]) -> int:
 
 
 class Unfit(Exception):
-    """This host cannot run a station as it is; `do` is what would help."""
+    """This host cannot run a station; `do` is the remedy."""
 
     def __init__(self, what: str, do: str = "") -> None:
         super().__init__(what)
@@ -73,13 +73,13 @@ def say(**words: object) -> None:
 
 
 def fail(what: str, do: str = "") -> int:
-    """Why there is no station here."""
+    """Report why no station can run here; return the exit code."""
     say(error=what, do=do)
     return 2
 
 
 def error_of(line: str) -> str:
-    """The failure in a line of `fail`; None for another line."""
+    """Return the failure in a line of `fail`; empty for another line."""
     with contextlib.suppress(ValueError):
         found = json.loads(line)
         if isinstance(found, dict) and found.get("error"):
@@ -88,18 +88,18 @@ def error_of(line: str) -> str:
 
 
 def facts() -> dict[str, Any]:
-    """Facts about this interpreter for the other side."""
+    """Return facts about this interpreter for the conductor's host."""
     return {"python": platform.python_version(), "old": sys.version_info[:2] < OLDEST, "executable": sys.executable, "fits": fits(),
             "host": socket.gethostname()}  # fmt: skip
 
 
 def fits() -> str:
-    """What compiled packages must be made for."""
+    """Return the platform that compiled packages must be made for."""
     return f"{sys.implementation.cache_tag}-{sysconfig.get_config_var('MULTIARCH') or sysconfig.get_platform()}"
 
 
 def chosen(offer: dict[str, Any]) -> tuple[list[str], list[str]]:
-    """The parcels that this interpreter takes, and the packages that it lacks and that were not made for it."""
+    """Return the parcels that this interpreter uses, and the missing packages to install because the parcels do not fit it."""
     if sys.version_info[:2] < OLDEST:
         raise Unfit(f"its Python is {platform.python_version()}, and 3.11 or newer is needed", "name a newer one: python = …")
     lacking = [name for name in offer["packages"] if importlib.util.find_spec(name) is None]
@@ -110,7 +110,7 @@ def chosen(offer: dict[str, Any]) -> tuple[list[str], list[str]]:
 
 
 def serve(offer: dict[str, Any], source: BinaryIO) -> int:
-    """Take what is missing, then start the station and stay until it is gone."""
+    """Receive the missing parcels, then start the station and supervise it until it ends."""
     began = time.monotonic()
     digests, lacking = chosen(offer)
     offer["home"] = offer.get("home") or str(folder())
@@ -125,7 +125,7 @@ def serve(offer: dict[str, Any], source: BinaryIO) -> int:
 
 
 def folder() -> Path:
-    """Where code is kept between stations, for this user alone."""
+    """Return the user's folder in which code is kept between stations."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "steelyard"
     return Path(os.environ.get("STEELYARD_CACHE") or cache) / "stations"
 
@@ -139,7 +139,7 @@ def forget(home: Path) -> None:
 
 
 def taken(source: BinaryIO, size: int) -> bytes:
-    """So many bytes of the input."""
+    """Read exactly this many bytes of the input."""
     data = source.read(size)
     if len(data) != size:
         raise EOFError("the connection ended while code was sent")
@@ -147,7 +147,7 @@ def taken(source: BinaryIO, size: int) -> bytes:
 
 
 def unpack(home: Path, digest: str, data: bytes) -> None:
-    """Put a parcel in its place, whole or not at all; what another process put there meanwhile is as good."""
+    """Unpack a parcel into its folder, completely or not at all; a copy that another process unpacked meanwhile is kept."""
     if hashlib.sha256(data).hexdigest()[: len(digest)] != digest:
         raise ValueError("a parcel was damaged on its way")
     fresh = home / f".{digest}-{os.getpid()}"
@@ -160,14 +160,14 @@ def unpack(home: Path, digest: str, data: bytes) -> None:
 
 
 def renamed(ticket: bytes) -> bytes:
-    """The ticket of a job that Slurm has started again: no two stations of a run have one name."""
+    """Return the ticket, with a new name if Slurm has restarted the job: no two stations of a run may have the same name."""
     again = os.environ.get("SLURM_RESTART_COUNT", "0")
     words = json.loads(ticket)
     return json.dumps({**words, "name": words["name"] + (f"-r{again}" if again != "0" else "")}).encode() + b"\n"
 
 
 def begin(offer: dict[str, Any], digests: list[str], lacking: list[str], began: float, ticket: bytes | None = None) -> int:
-    """Start the station with what it needs on its path, and stay."""
+    """Start the station with its parcels on the path, and supervise it."""
     home = Path(offer["home"])
     paths = [str(home / digest) for digest in digests]
     for path in paths:
@@ -193,7 +193,7 @@ print(envs.find(name).python)
 
 
 def create(home: Path, given: dict[str, str], stack: str, name: str) -> str:
-    """The interpreter of an environment, made as `steelyard env create` does unless it is there; of two stations one makes it."""
+    """Return an environment's interpreter; create it as `steelyard env create` does if it does not exist, once for all stations."""
     with (home / ".building").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         done = subprocess.run([sys.executable, "-P", "-c", CREATE, stack, name], env=given, stdout=subprocess.PIPE, check=False)
@@ -206,7 +206,7 @@ def create(home: Path, given: dict[str, str], stack: str, name: str) -> str:
 
 
 def keep(command: list[str], given: dict[str, str], seconds: float, ticket: bytes | None) -> int:
-    """Run the station, adopt whatever it leaves behind, and end all of it when it ends, our input ends, or a signal asks for it."""
+    """Run the station and adopt the processes it leaves behind; end them all when it ends, our input ends, or a signal comes."""
     ctypes.CDLL(None).prctl(SUBREAPER, 1, 0, 0, 0)
     ends, told = os.pipe()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
@@ -244,7 +244,7 @@ def die_with_parent() -> None:
 
 
 def end_rest() -> None:
-    """Kill and reap every process that is below us, again while new ones appear."""
+    """Kill and reap all our descendants, repeatedly while new ones appear."""
     for _ in range(1000):
         found = below(os.getpid())
         if not found:
@@ -257,7 +257,7 @@ def end_rest() -> None:
 
 
 def below(root: int) -> list[int]:
-    """The descendants of a process."""
+    """Return the descendants of a process."""
     parents = {}
     for entry in Path("/proc").iterdir():
         with contextlib.suppress(OSError, IndexError, ValueError):

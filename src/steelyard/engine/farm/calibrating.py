@@ -1,7 +1,7 @@
-"""How fast a host is just now: fixed arithmetic, hashing and copies on one CPU, three times over, in about a second.
+"""Measures how fast a host is now: fixed arithmetic, hashing and copies on one CPU, in three rounds, in about a second.
 
 Two machines with one description may differ by microcode, clocks or what else runs there; these figures show it. Work is timed by the
-thread's own CPU clock, and how long it waited for a CPU meanwhile tells of other programs.
+thread's own CPU clock; the time it waits for a CPU shows the load of other programs.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ HASHED, COPIED, COMPUTED = 1 << 20, 16 << 20, 1 << 15
 
 
 def calibrate(now: Callable[[], float] = time.perf_counter, spent: Callable[[], float] = time.thread_time) -> Calibrated:
-    """The median seconds of each kind of work in every round, and the share of each round in which other programs had the CPU."""
+    """Return the median seconds of each kind of work in every round, and the share of each round in which other programs had the CPU."""
     seconds: dict[str, list[float]] = {}
     waited: list[float] = []
     for work in (works := _works()).values():
@@ -41,7 +41,7 @@ def _timed(work: Callable[[], object], spent: Callable[[], float]) -> float:
 
 
 def _works() -> dict[str, Callable[[], object]]:
-    """What is done: none of it uses more than one thread, or memory that the work itself would have to wait for the first time."""
+    """Return the kinds of work; each uses one thread, and only memory that is allocated before it is timed."""
     values, text = np.linspace(0.5, 1.5, COMPUTED), bytes(HASHED)
     source, target = np.ones(COPIED, np.uint8), np.empty(COPIED, np.uint8)
 

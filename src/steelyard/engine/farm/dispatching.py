@@ -15,7 +15,7 @@ AHEAD = 2
 
 
 class Dispatcher:
-    """The groups that wait and the stations that have room; without clock or network, so that a fleet can be simulated."""
+    """The waiting groups and the stations with room; without clock or network, so that a fleet can be simulated."""
 
     def __init__(
         self, groups: Sequence[JobGroup], ledger: AttemptLedger, fleet: Fleet, memory: int | None, envs: Mapping[str, str]
@@ -39,12 +39,12 @@ class Dispatcher:
         self._hungry.update(view.name for view in self.fleet)
 
     def requeue(self, number: int, *, avoid: bool = False) -> None:
-        """Put a group back that a station had."""
+        """Put a station's group back among the waiting ones."""
         self.ledger.give_back(number, avoid=avoid)
         self.queue(number, first=True)
 
     def due(self) -> list[tuple[StationView, AttemptMark]]:
-        """A group for every station that has room, as far as one fits it, each the beginning of an attempt."""
+        """Begin an attempt for every station that has room, if a group fits it; return these attempts."""
         ahead = AHEAD if len(self.waiting) > len(self.fleet) else 1
         hungry, self._hungry = sorted(self._hungry), set()
         found: list[tuple[StationView, AttemptMark]] = []
@@ -62,7 +62,7 @@ class Dispatcher:
         return self.waiting.next_for(view.offer, lambda number: self._suits(number, view))
 
     def _suits(self, number: int, view: StationView) -> bool:
-        """Whether a station may have a group: it has not failed at it, and is of the machine that has made a part of it, if any is left."""
+        """Whether a station may get a group: it did not fail at it, and is of the kind that measured part of it, if one such is left."""
         state = self.ledger.states[number]
         if view.name in state.avoid:
             return False
@@ -71,7 +71,7 @@ class Dispatcher:
         return not any(other.offer.machine == state.machine for other in self.fleet.useful if other.name not in state.avoid)
 
     def take_back(self) -> list[tuple[StationView, AttemptMark]]:
-        """Where nothing waits any more, what lies unbegun behind another group at one station, if another one is idle."""
+        """If no group waits and a station is idle, take back a group that another station has but has not begun."""
         if len(self.waiting):
             return []
         idle = sum(not self.ledger.of(view.name) for view in self.fleet.useful)

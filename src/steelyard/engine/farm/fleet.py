@@ -20,7 +20,7 @@ MOST_LOADS = 10
 
 @dataclass
 class StationView:
-    """A station that has joined: its host, its connection while there is one, and what it is at."""
+    """A station that has joined: its host, its connection while there is one, and what it is doing."""
 
     joining: Joining
     offer: HostOffer
@@ -36,17 +36,17 @@ class StationView:
     """Whether it measures although it is noisy."""
     speed: HostSpeed | None = None
     kind_speed: Mapping[str, float] = field(default_factory=dict)
-    """How fast hosts of its kind are, which its records tell."""
+    """How fast hosts of its kind are; noted in its records."""
     loads: list[float] = field(default_factory=list)
-    """CPUs that other work had beside each of its records, as far as they tell."""
+    """CPUs that other programs used during each of its records, where known."""
     slowed: list[tuple[str, ...]] = field(default_factory=list)
-    """Why the GPU's clocks were forced down beside each of its records that tell of a GPU."""
+    """Why the GPU's clocks were forced down, for each of its records that has GPU telemetry."""
     case: str = ""
     done: int = 0
     ready: bool = True
-    """Whether it has said what it was asked for before its first group."""
+    """Whether it has sent its calibration, if one was requested before its first group."""
     files: dict[tuple[AttemptMark, str], bytearray] = field(default_factory=dict)
-    """Attachments on their way, by the attempt and the name that a record will give."""
+    """Incomplete attachments, by the attempt and the path that their record will name."""
 
     @property
     def name(self) -> str:
@@ -54,16 +54,16 @@ class StationView:
 
     @property
     def useful(self) -> bool:
-        """Whether it can be given something now."""
+        """Whether it can be given a group now."""
         return self.channel is not None and self.ready and not self.aside
 
     @property
     def host(self) -> str:
-        """Its name in messages: the host, and the station if there are several."""
+        """Its name in messages: the host and the station."""
         return f"{self.joining.host} ({self.joining.name})"
 
     def learn(self, record: Record) -> None:
-        """Take in what a record reports about its host."""
+        """Note what a record reports about the station's host."""
         load, telemetry = record.effective.get(OTHER_LOAD), record.effective.get("telemetry")
         if isinstance(load, (int, float)):
             self.loads.append(float(load))
@@ -72,13 +72,13 @@ class StationView:
             self.slowed.append(tuple(str(reason) for reason in reasons if reason in THROTTLES))
 
     def disturbance(self, others: Iterable[StationView]) -> str:
-        """Why it should measure no more for now, by its last records and those of others; nothing where it may."""
+        """Return why it should stop measuring for now, from its last records and those of other stations; empty if it may continue."""
         elsewhere = [load for other in others for load in other.loads[-MOST_LOADS:]]
         return disturbed(self.loads, elsewhere) or throttled(self.slowed)
 
 
 class Fleet:
-    """All stations that are there now, by name."""
+    """The stations that have joined and are not lost, by name."""
 
     def __init__(self) -> None:
         self._views: dict[str, StationView] = {}
@@ -90,18 +90,18 @@ class Fleet:
         return len(self._views)
 
     def get(self, name: str) -> StationView | None:
-        """A station by name, if it is there."""
+        """Return a station by name; None if it is not here."""
         return self._views.get(name)
 
     def add(self, view: StationView) -> None:
-        """One more, in the place of an earlier one of that name."""
+        """Add a station, in place of an earlier one of the same name."""
         self._views[view.name] = view
 
     def remove(self, name: str) -> None:
-        """One less."""
+        """Remove a station."""
         self._views.pop(name, None)
 
     @property
     def useful(self) -> list[StationView]:
-        """Those that can be given something now."""
+        """The stations that can be given a group now."""
         return [view for view in self._views.values() if view.useful]

@@ -10,14 +10,14 @@ from steelyard.engine.plan import Job, Plan
 from steelyard.model.experiment import ResultRow
 
 MOST_SMALL = 20
-"""Cases of a fixed number of calls in one group: their worker is made calm once for all of them."""
+"""Most cases with a fixed number of calls in one group; they share a worker, so waiting until it has settled happens once for all."""
 
 
 @dataclass(frozen=True)
 class JobGroup:
     """Jobs for one machine, in the plan's order, with the listed pairs and the rows that are made of their cases.
 
-    `number` is its place among the groups of the whole plan, so that a run that goes on has the same numbers.
+    `number` is its place among the groups of the whole plan, so that a continued run has the same numbers.
     """
 
     number: int
@@ -27,7 +27,7 @@ class JobGroup:
 
     @property
     def compared(self) -> bool:
-        """Whether anything in it is weighed."""
+        """Whether any of its cases are compared."""
         return bool(self.pairs) or any(job.vs for job in self.jobs)
 
     @property
@@ -38,7 +38,7 @@ class JobGroup:
 
 
 def groups_of(plan: Plan) -> list[JobGroup]:
-    """Every job of a plan in exactly one group, in the order in which the groups begin."""
+    """Divide a plan into groups: every job is in exactly one."""
     found = []
     for number, jobs in enumerate(_parted(plan, partition.together(plan))):
         cases = {job.case for job in jobs}
@@ -49,7 +49,7 @@ def groups_of(plan: Plan) -> list[JobGroup]:
 
 
 def _parted(plan: Plan, together: Sequence[Sequence[Job]]) -> Iterator[list[Job]]:
-    """Groups as they are, but those of one case that wish to share a worker, or are small, in one."""
+    """Yield the groups, with single cases joined that may share a worker or have a fixed number of calls."""
     alone = [jobs[0] for jobs in together if len(jobs) == 1]
     small = bool(plan.settings.fixed) and not plan.comparisons
     if not small and plan.settings.isolate != "workload":

@@ -1,7 +1,7 @@
 """Kinds of machines: hosts with one description whose calibrations differ by more than their noise are different kinds.
 
-A kind is known by the machine's key, with a number behind it for every further kind: `d1c3b4565dc5`, `d1c3b4565dc5.2`. What the kinds of a
-key are is kept, so that a host has the same kind tomorrow, and results of different kinds are never taken for results of one.
+A kind is named by the machine's key, with a number for every further kind: `d1c3b4565dc5`, `d1c3b4565dc5.2`. The kinds of each key are
+stored, so that a host has the same kind tomorrow, and results of different kinds are never mixed.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from steelyard.model.units import is_amount, percent
 from steelyard.store.disk import locked
 
 QUIET, LOUDER, WAITING = 0.05, 4.0, 0.05
-"""A host is set aside if its figures spread by more than this and so many times as much as its kind's, or if its work waited so much for
-a CPU."""
+"""A host is set aside if its figures spread by more than QUIET and LOUDER times as much as its kind's, or if its work waited for a CPU
+for more than the share WAITING and LOUDER times as much as its kind's."""
 MOST_KINDS = 50
 THROTTLES = frozenset(name for bit, name in SLOWED.items() if bit & HARMFUL)
 """Reasons for lowered GPU clocks that count as disturbance; the normal power cap does not."""
@@ -33,7 +33,7 @@ _KEY = re.compile(r"[0-9a-f]{12}")
 
 @dataclass(frozen=True)
 class HostSpeed:
-    """A calibration in two numbers for each kind of work: its median, and how far the rounds lie apart, as a share of it."""
+    """A calibration: median seconds of each kind of work, the largest spread of rounds relative to their median, and the share waited."""
 
     medians: Mapping[str, float]
     spread: float
@@ -41,12 +41,12 @@ class HostSpeed:
 
     @property
     def quiet(self) -> bool:
-        """Whether nothing disturbed it, so that it can be told from other kinds."""
+        """Whether it was undisturbed, so that it can represent a kind."""
         return self.waited <= WAITING and self.spread <= QUIET
 
     @classmethod
     def of(cls, found: Calibrated) -> HostSpeed:
-        """From the rounds; what is no sound figure raises ValueError."""
+        """Summarize the rounds of a calibration; ValueError if its figures are invalid."""
         rounds = {name: tuple(map(float, values)) for name, values in found.seconds.items()}
         if not rounds or not all(values and all(is_amount(value) and value > 0 for value in values) for values in rounds.values()):
             raise ValueError("a calibration without figures")
@@ -57,7 +57,7 @@ class HostSpeed:
 
 
 def unfit(speed: HostSpeed, others: Sequence[HostSpeed]) -> str:
-    """Why a host should not measure, compared with others of its kind: its noise, or what else has its CPUs; nothing where it may."""
+    """Return why a host should not measure, compared with others of its kind: its noise, or other programs on its CPUs; empty if it may."""
     usual_wait = statistics.median([other.waited for other in others]) if others else 0.0
     if speed.waited > WAITING and speed.waited > LOUDER * usual_wait:
         return f"other programs had its CPU for {percent(speed.waited)} of a calibration"
@@ -70,7 +70,7 @@ def unfit(speed: HostSpeed, others: Sequence[HostSpeed]) -> str:
 
 @dataclass(frozen=True)
 class MachineKind:
-    """A kind by its name, in what it differs from the first one of its key, and how fast hosts of it are, as its records tell."""
+    """A kind of machine: its name, how it differs from the first kind of its key, and the speed that its records note."""
 
     name: str
     differing: str = ""
@@ -78,7 +78,7 @@ class MachineKind:
 
 
 class MachineKinds:
-    """The kinds of machines that were met before, a file for each key in the user's cache; where that cannot be written, for this run."""
+    """The known kinds of machines, one file per key in the user's cache; kept only for this run if that cannot be written."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -86,13 +86,13 @@ class MachineKinds:
 
     @classmethod
     def kept(cls) -> MachineKinds:
-        """Those of this user."""
+        """Return the kinds in this user's cache."""
         chosen = os.environ.get("STEELYARD_CACHE")
         cache = Path(chosen) if chosen else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "steelyard"
         return cls(cache / "kinds")
 
     def of(self, key: str, speed: HostSpeed) -> MachineKind:
-        """The kind of a host; a new one is kept, unless the host was too noisy to stand for others."""
+        """Return the kind of a host; a new one is stored, unless the host was too noisy to represent others."""
         if not _KEY.fullmatch(key):
             return MachineKind(key, "", told(speed.medians, speed.spread))
         with self._alone():
@@ -100,7 +100,7 @@ class MachineKinds:
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:
-        """Another run may meet a new kind at the same time, and must not give it the same number."""
+        """Lock the folder: another run may find a new kind at the same time, and must not give it the same number."""
         with contextlib.ExitStack() as held:
             with contextlib.suppress(OSError):
                 self._folder.mkdir(parents=True, exist_ok=True)
@@ -137,7 +137,7 @@ class MachineKinds:
 
 
 def told(medians: Mapping[str, float], spread: float) -> dict[str, float]:
-    """A kind's speed as records tell it."""
+    """Return a kind's speed in the form of the records."""
     return {**medians, SPREAD: spread}
 
 
@@ -146,8 +146,8 @@ def _numbered(key: str, number: int) -> str:
 
 
 def disturbed(recent: Sequence[float], elsewhere: Sequence[float], least: float = 0.5, count: int = 3) -> str:
-    """Why a host that was quiet when it joined should measure no more: the CPUs that other work had beside each of its last records, and
-    beside those of other hosts."""
+    """Return why a host that was quiet when it joined should stop measuring: other programs used its CPUs during each of its last records,
+    more than on other hosts."""
     if len(recent) < count or min(recent[-count:]) < least:
         return ""
     usual = statistics.median(elsewhere) if elsewhere else 0.0
@@ -156,7 +156,7 @@ def disturbed(recent: Sequence[float], elsewhere: Sequence[float], least: float 
 
 
 def throttled(recent: Sequence[Sequence[str]], count: int = 3) -> str:
-    """Why a host whose GPU's clocks were forced down beside each of its last records should measure no more until it has cooled."""
+    """Return why a host should stop measuring until it has cooled: its GPU's clocks were forced down during each of its last records."""
     last = recent[-count:]
     if len(last) < count or not all(last):
         return ""

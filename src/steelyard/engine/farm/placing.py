@@ -22,7 +22,7 @@ class GroupNeeds:
 
     @classmethod
     def of(cls, group: JobGroup, memory: int | None, envs: Mapping[str, str]) -> GroupNeeds:
-        """What a group's cases ask for; `envs` are the environments by the interpreters that live in them."""
+        """Return what a group's cases need; `envs` has the environment of each interpreter."""
         devices: dict[str, int] = {}
         homes = set()
         for job in (*group.jobs, *group.pairs):
@@ -34,7 +34,7 @@ class GroupNeeds:
 
 @dataclass(frozen=True)
 class HostOffer:
-    """What a host has to offer; `machine` is its comparability key with its kind."""
+    """What a host has; `machine` is its machine key with its kind."""
 
     machine: str
     devices: Mapping[str, int] = field(default_factory=dict)
@@ -43,7 +43,7 @@ class HostOffer:
 
 
 def misfit(needs: GroupNeeds, host: HostOffer) -> str:
-    """Why a host cannot do a group; nothing where it can."""
+    """Return why a host cannot measure a group; empty if it can."""
     for kind, count in needs.devices:
         if (held := host.devices.get(kind, 0)) < count:
             return f"it has no {kind}" if not held else f"it has {held} {kind} and the case needs {count}"
@@ -54,7 +54,7 @@ def misfit(needs: GroupNeeds, host: HostOffer) -> str:
 
 
 class WaitingGroups:
-    """Groups that wait for a host, by what they need, each kind in its order."""
+    """Groups that wait for a host, in order, by what they need."""
 
     def __init__(self) -> None:
         self._kinds: dict[GroupNeeds, dict[int, None]] = {}
@@ -65,7 +65,7 @@ class WaitingGroups:
         return self._waiting
 
     def add(self, number: int, needs: GroupNeeds, *, first: bool = False) -> None:
-        """A group waits; one that was lost comes before those that were not tried."""
+        """Add a group; with `first`, as after a lost station, before the groups with the same needs."""
         line = self._kinds.setdefault(needs, {})
         self._needs[number] = needs
         self._waiting += number not in line
@@ -75,18 +75,18 @@ class WaitingGroups:
             line[number] = None
 
     def remove(self, number: int) -> None:
-        """A group waits no more."""
+        """Remove a group."""
         self._waiting -= number in self._kinds[self._needs[number]]
         self._kinds[self._needs[number]].pop(number, None)
 
     def needs(self) -> Iterator[tuple[GroupNeeds, list[int]]]:
-        """What is asked for, with the groups that ask for it."""
+        """Yield what is needed, with the groups that need it."""
         for needs, line in self._kinds.items():
             if line:
                 yield needs, list(line)
 
     def next_for(self, host: HostOffer, suits: Callable[[int], bool]) -> int | None:
-        """The group that a host should get: the earliest of those that fit it and that suit it otherwise."""
+        """Return the group that a host should get: the earliest that fits the host and for which `suits` is true."""
         found = [number for needs, line in self._kinds.items() if line and not misfit(needs, host) for number in _first(line, suits)]
         return min(found, default=None)
 

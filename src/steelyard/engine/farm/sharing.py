@@ -1,4 +1,4 @@
-"""What stations need, laid out in a folder that their hosts share with us, as `arriving.py` reads it there."""
+"""Writes what stations need into a folder that their hosts share with us, for `arriving.py` to read there."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from steelyard.engine.farm.launchers import Invitation
 
 
 def lay_out(folder: Path, invitation: Invitation, variables: Mapping[str, str], stacks: Sequence[str], *, foreign: bool) -> None:
-    """Our code, the program that keeps a station and its orders; a foreign interpreter gets what it may lack too."""
+    """Write our code, the program that supervises a station, and its orders; for a foreign interpreter, also the packages it may lack."""
     cargo = hosting.pack(invitation, variables, stacks, hosting.NEEDED if foreign else ())
     home = folder / "code"
     home.mkdir(mode=0o700)

@@ -1,7 +1,7 @@
-"""A station: does on its host for groups of cases what a local run does, and sends every answer to the conductor.
+"""A station: measures groups of cases on its host as a local run does, and sends every answer to the conductor.
 
-`python -m steelyard.engine.farm.station -` reads its ticket from standard input. The main thread measures; another one talks, so that
-a host that is busy still says that it is there. Answers are kept until the conductor has them on its disk.
+`python -m steelyard.engine.farm.station -` reads its ticket from standard input. The main thread measures; another thread handles the
+connection, so that a busy host still sends signs of life. Answers are kept until the conductor has stored them.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ from steelyard.version import __version__
 
 @dataclass
 class Station:
-    """One host's part of a run: the line to the conductor, and what all groups share."""
+    """One host's part of a run: the connection to the conductor, and what all groups share."""
 
     line: StationLine
     folder: Path
     key: str
     told: dict[str, str] = field(default_factory=dict)
     files: Path | None = None
-    """Where users' files lie, if they were sent."""
+    """The folder of the users' files, if they were sent."""
 
     def work(self) -> None:
-        """Measure what is offered until nothing more is; an interrupt means that the current group is not wanted any more."""
+        """Measure offered groups until the run is over; an interrupt means that the current group was withdrawn."""
         if self.line.welcome.calibrate:
             with suppress(KeyboardInterrupt):
                 self._calibrate()
@@ -57,13 +57,13 @@ class Station:
                 return
 
     def _calibrate(self) -> None:
-        """Say how fast this host is, with the CPUs to ourselves as far as other runs go."""
+        """Calibrate this host and send the result; locks keep other runs of Steelyard off its CPUs meanwhile."""
         waits = lambda who: self.line.tell(Delayed(f"waiting for {who}, which measures on that machine"))  # noqa: E731
         with locks.hold(locks.cpu_names(), f"run {self.line.welcome.run}, pid {os.getpid()}", waits):
             self.line.tell(calibrate())
 
     def _lay_out(self) -> None:
-        """Users' files at the places that they have at the conductor's, below our folder, which is worked in then as there."""
+        """Unpack the users' files below our folder, at the conductor's paths, and change to the conductor's working folder there."""
         self.files = self.folder / "files"
         here = Path(goods.moved(self.line.welcome.here, self.files))
         here.mkdir(parents=True)
@@ -99,7 +99,7 @@ class Station:
 
 
 def part_of(offer: Offer, welcome: Welcome, files: Path | None) -> Plan:
-    """The plan of one group, as a local run would have it."""
+    """Return the plan of one group, as a local run would have it."""
     named = tuple(goods.moved(file, files) for file in welcome.files)
     experiment = Experiment(welcome.experiment, settings=Settings.from_plain(welcome.settings), files=named)
     jobs, pairs = ([_at_home(job, welcome, files) for job in jobs] for jobs in (offer.jobs, offer.pairs))
@@ -107,7 +107,7 @@ def part_of(offer: Offer, welcome: Welcome, files: Path | None) -> Plan:
 
 
 def _at_home(job: Job, welcome: Welcome, files: Path | None) -> Job:
-    """A job with the interpreters and files of this host in the place of the conductor's."""
+    """Return a job with this host's interpreters and files in place of the conductor's."""
     side = job.side
     if side:
         beside = tuple(goods.moved(file, files) for file in side.files)
@@ -116,7 +116,7 @@ def _at_home(job: Job, welcome: Welcome, files: Path | None) -> Job:
 
 
 def _moved(place: Place, welcome: Welcome, files: Path | None) -> Place:
-    """The same place here: our interpreter, or that of our environment of the same name."""
+    """Return a place with our interpreter, or that of our environment of the same name, and with our paths."""
     name = welcome.interpreters.get(place.python)
     if name == "":
         place = replace(place, python=sys.executable)
@@ -128,7 +128,7 @@ def _moved(place: Place, welcome: Welcome, files: Path | None) -> Place:
 
 
 def serve(ticket: Ticket, piped: bool) -> int:
-    """Be a station until the run needs none any more."""
+    """Run a station until the run is over; return the exit code."""
     machine = facts.collect(Path.cwd())
     key = facts.key(machine)
     signal.signal(signal.SIGINT, signal.default_int_handler)

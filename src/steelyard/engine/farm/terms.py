@@ -1,4 +1,4 @@
-"""What a farm's run is made of, and how long it waits for whom."""
+"""The parts of a run on a farm, and its timeouts."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ PATIENCE, LEAST_PATIENCE = "STEELYARD_FARM_PATIENCE", 0.5
 
 @dataclass(frozen=True)
 class FarmTerms:
-    """How long a farm waits: a beat of each side, the silence after which a connection is cut, the time in which a station may come
-    back, and how long a group waits for a machine that fits it when all that were asked for are there."""
+    """The timeouts of a farm in seconds: `beat` between signs of life, `silence` until a connection is cut, `grace` for a station to come
+    back, and `fit` for a group to wait for a fitting machine once all requested stations are there."""
 
     beat: float = 3.0
     silence: float = 15.0
@@ -31,7 +31,7 @@ class FarmTerms:
 
     @classmethod
     def usual(cls) -> FarmTerms:
-        """The usual ones, or those of a patience that was given: how long a silent station, or one that is away, is waited for."""
+        """Return the usual timeouts, or those for the given patience: how long to wait for a silent or disconnected station."""
         text = os.environ.get(PATIENCE, "").strip()
         if not text:
             return cls()
@@ -46,7 +46,7 @@ class FarmTerms:
 
 @dataclass
 class FarmRun:
-    """What a conductor works on: the plan, where its results are kept, and who looks on."""
+    """What a conductor works on: the plan, where its results are stored, and who watches the progress."""
 
     plan: Plan
     writer: RunWriter
@@ -55,11 +55,11 @@ class FarmRun:
     journal: Journal
     welcome: Welcome
     goods: bytes = b""
-    """The archive of users' files, where hosts do not share ours."""
+    """The archive of users' files, if hosts do not share ours."""
     stop: Callable[[Record], bool] = lambda record: False
     stopped: bool = False
 
     def warn(self, text: str) -> None:
-        """A line that stays: on the terminal, and with the warnings of the run."""
+        """Print a warning, and keep it with the run."""
         self.watch.note(text)
         self.writer.warnings.append(text)

@@ -1,4 +1,4 @@
-"""What a conductor and its stations say to each other: dataclasses, and their form in a frame.
+"""The messages between a conductor and its stations: dataclasses, and their encoding in a frame.
 
 Records and pairs travel as the lines of a run, and are read by the same code with the same checks.
 """
@@ -29,7 +29,7 @@ MOST_NAME, MOST_WORDS = 200, 4000
 
 @dataclass(frozen=True)
 class AttemptMark:
-    """A group and the number of the attempt at it, by which an answer is distinguished from that of an earlier one."""
+    """A group and the number of the attempt at it, which distinguishes its answers from those of an earlier attempt."""
 
     group: int
     attempt: int
@@ -37,9 +37,9 @@ class AttemptMark:
 
 @dataclass(frozen=True)
 class Joining:
-    """A station that is there: its name from the ticket, what its host is, and the attempts that it is at or has answers of.
+    """A station joins: its name from the ticket, its host, and the attempts that it is working on or has answers of.
 
-    `life` is drawn when its process starts: a station that was lost and one that was started anew are told apart by it.
+    `life` is drawn when its process starts; it distinguishes a station that reconnects from one that was started again.
     """
 
     name: str
@@ -63,10 +63,10 @@ class Joining:
 class Welcome:
     """What all groups of the run share.
 
-    `interpreters` are the conductor's own, by the environment that each belongs to, empty for ours; `suite` is how many comparisons
-    the whole run makes. A station says every `beat` seconds that it is there, and waits for a conductor that is away for `patience`.
-    `calibrate` asks for Calibrated before the first offer. `here` is the folder that the conductor works in; where `goods` are to be
-    fetched, nothing of that is on the station's host.
+    `interpreters` has the environment's name for each of the conductor's interpreters, empty for the station's own; `suite` is the
+    number of comparisons in the whole run. A station sends a Beat every `beat` seconds, and waits for an unreachable conductor for
+    `patience` seconds. `calibrate` requests Calibrated before the first offer. `here` is the conductor's working folder; `goods` means
+    that the station's host does not have the users' files and must fetch them.
     """
 
     run: str
@@ -86,7 +86,7 @@ class Welcome:
 
 @dataclass(frozen=True)
 class Calibrated:
-    """How fast a host is, some times over: seconds of fixed work by name, and which share of the time others had its CPU."""
+    """A host's speed in several rounds: seconds of fixed work by name, and the share of the time that other programs had its CPU."""
 
     seconds: Mapping[str, tuple[float, ...]]
     waited: tuple[float, ...]
@@ -94,19 +94,19 @@ class Calibrated:
 
 @dataclass(frozen=True)
 class Delayed:
-    """A station that has nothing yet cannot begin, and why: another run has its machine."""
+    """Why a station without a group cannot begin, such as another run on its machine."""
 
     reason: str
 
 
 @dataclass(frozen=True)
 class GoodsWanted:
-    """A station asks for the archive of users' files."""
+    """A station's request for the archive of users' files."""
 
 
 @dataclass(frozen=True)
 class GoodsPiece:
-    """Some bytes of that archive; the last ones say so."""
+    """Some bytes of the archive of users' files; `last` marks the last ones."""
 
     data: bytes
     last: bool = False
@@ -126,14 +126,14 @@ class Offer:
 
 @dataclass(frozen=True)
 class Withdrawal:
-    """An attempt that no longer counts: what is begun of it is stopped, and its answers are forgotten."""
+    """An attempt that no longer counts: the station stops it and drops its answers."""
 
     mark: AttemptMark
 
 
 @dataclass(frozen=True)
 class Kept:
-    """The answers of an attempt up to this number are on the disk, or are not wanted: the station may forget them."""
+    """The answers of an attempt up to this number are on the disk, or are not needed: the station may drop them."""
 
     mark: AttemptMark
     number: int
@@ -141,14 +141,14 @@ class Kept:
 
 @dataclass(frozen=True)
 class Farewell:
-    """The station is to end, and why."""
+    """The order to a station to end, and why."""
 
     reason: str = ""
 
 
 @dataclass(frozen=True)
 class Beat:
-    """A sign of life, either way."""
+    """A sign of life, from either side."""
 
     case: str = ""
 
@@ -163,7 +163,7 @@ class CaseBegun:
 
 @dataclass(frozen=True)
 class StationWord:
-    """A message for a station's progress: a phase of the case, that it waits, or a note."""
+    """A station's progress: a phase of the case, why it waits, or a note."""
 
     mark: AttemptMark
     kind: Literal["phase", "waiting", "note"]
@@ -173,7 +173,7 @@ class StationWord:
 
 @dataclass(frozen=True)
 class AttachmentPiece:
-    """Some bytes of an attachment, which the record of the answer with this number names."""
+    """Some bytes of an attachment; the record in the answer with this number names it."""
 
     mark: AttemptMark
     number: int
@@ -183,7 +183,7 @@ class AttachmentPiece:
 
 @dataclass(frozen=True)
 class GroupAnswer:
-    """The next answer of an attempt, counted from 1: a record or a pair as its line, with raw samples, or a pair that was not weighed."""
+    """The next answer of an attempt, counted from 1: a record or a pair as its line, with raw samples, or a pair that was not compared."""
 
     mark: AttemptMark
     number: int
@@ -197,7 +197,7 @@ class GroupAnswer:
 
 @dataclass(frozen=True)
 class GroupDone:
-    """An attempt has come to its end with so many answers; `trouble` is why it could not be done on this host at all."""
+    """The end of an attempt, numbered after its last answer; `trouble` is why it could not be done on this host."""
 
     mark: AttemptMark
     number: int
@@ -218,12 +218,12 @@ _DECODERS: Mapping[str, msgspec.msgpack.Decoder[Any]] = {name: msgspec.msgpack.D
 
 
 def pack(message: FarmMessage) -> bytes:
-    """A message as the body of a frame."""
+    """Return a message as the body of a frame."""
     return msgspec.msgpack.encode([type(message).__name__, message], enc_hook=str)
 
 
 def unpack(body: bytes) -> FarmMessage:
-    """The message of a frame; one that is not sound ends the connection."""
+    """Return the message of a frame; an invalid one is refused, which ends the connection."""
     try:
         name, rest = _ENVELOPE.decode(body)
         found: FarmMessage = _DECODERS[name].decode(rest)
@@ -233,13 +233,13 @@ def unpack(body: bytes) -> FarmMessage:
 
 
 def read_record(line: bytes) -> Record:
-    """A record that a station sent, with the checks that a stored one gets."""
+    """Read a record that a station sent, with the checks that a stored one gets."""
     found: Record = _read(Record, line)
     return found
 
 
 def read_pair(line: bytes) -> Pair:
-    """The same of a pair."""
+    """Read a pair that a station sent, with the checks that a stored one gets."""
     found: Pair = _read(Pair, line)
     return found
 
@@ -256,5 +256,5 @@ def _read(kind: type[Any], line: bytes) -> Any:
 
 
 def arrays_of(answer: GroupAnswer) -> Arrays:
-    """The raw samples of an answer, as the store takes them."""
+    """Return the raw samples of an answer, as the store takes them."""
     return {name: (unit, dtype, data) for name, (unit, dtype, data) in answer.arrays.items()}

@@ -1,1 +1,1 @@
-"""Nights that run themselves: measure, keep, compare with the last good night, confirm, report."""
+"""Nightly runs: measure, store, compare with the last good night, confirm, report."""

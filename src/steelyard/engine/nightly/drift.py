@@ -1,8 +1,8 @@
-"""Slow drift: steps too small to be seen in any one night that add up against the oldest good night of a window.
+"""Slow drift: steps too small to be detected in any one night, which add up since the oldest good night of a window (the anchor).
 
-Levels are compared, not nights: the middle of the first good nights since the anchor with the middle of the last ones, by the
-noise that earlier nights show. That alone is only reported with its numbers. What looks slower beyond the margin is measured again,
-tonight's commit and the anchor's interleaved, and what that confirms is a regression like any other.
+Levels are compared, not nights: the median of the first good nights since the anchor with the median of the last ones, using the
+noise of earlier nights. This alone is only reported. A case that looks slower beyond the margin is measured again, tonight's commit
+and the anchor's interleaved; if that confirms it, it is a regression like any other.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from steelyard.model.record import Record
 from steelyard.store.runs import Run
 
 FEWEST = 4
-"""Nights that a drift needs, tonight among them."""
+"""Fewest nights for a drift, including tonight: with fewer, a level would be a single night."""
 LEVEL = 3
-"""A level is the middle of this many nights, or of as many as there are."""
+"""A level is the median of this many nights, or of half of the nights if these are fewer than six."""
 MEDIAN_LOSS = 1.16
-"""The SD of a median of three over that of a mean of three."""
+"""The SD of a median of three values divided by that of their mean."""
 
 
 @dataclass(frozen=True)
 class Drift:
-    """How far a case is from its anchor, the run of an older night, over so many nights; paired once it was measured again."""
+    """The change of a case over `nights` nights since its anchor, the run of an older night; paired once it was measured again."""
 
     delta: Delta
     anchor: Run
@@ -45,7 +45,7 @@ class Drift:
 
     @property
     def words(self) -> str:
-        """Since when, and why no single night showed it."""
+        """Since when the case drifts, why no single night showed it, and whether it is confirmed."""
         since = f"since the night of {self.anchor.header.created[:10]} ({self.anchor.id})"
         found = f"drift over {self.nights} nights {since}, in steps too small to be detected one by one"
         return found if self.delta.paired else f"{found}; unpaired, not confirmed"
@@ -54,7 +54,7 @@ class Drift:
 def find_drift(
     run: Run, before: Before, series: Mapping[str, History], past: Past | None, deltas: Sequence[Delta], policy: Policy
 ) -> list[Drift]:
-    """The cases that are, or look, slower than their anchor though tonight does not look slower than its base."""
+    """Return the cases that are or look slower than their anchor, although tonight does not look slower than their base."""
     known = {delta.head for delta in deltas if looks_slower(delta)} | {case for case, base in before.bases.items() if base.told_slower}
     found = []
     for record in run.records:
@@ -85,7 +85,7 @@ def _of_case(record: Record, before: Before, history: History, past: Past, margi
 
 
 def _fitting(record: Record, runs: Sequence[str], open_run: Callable[[str], Run | None]) -> Iterator[Run]:
-    """The runs, oldest first, in which the case was the same workload with the same versions: others have reasons of their own."""
+    """Yield the runs, oldest first, with the case's present workload and versions; a change of either would explain a change of time."""
     for id in runs:
         run = open_run(id)
         old = next((item for item in reversed(run.records) if item.id == record.id), None) if run else None
@@ -95,7 +95,7 @@ def _fitting(record: Record, runs: Sequence[str], open_run: Callable[[str], Run 
 
 
 def drifted(found: Sequence[Drift], again: Callable[[Run], Confirm], confirm: bool) -> tuple[list[Drift], list[str]]:
-    """What drifted with both commits measured interleaved, by anchor; what could not be stays as it was, with the reason."""
+    """Measure drifted cases again, interleaved with their anchor's commit; if that fails they stay as found, and a note has the reason."""
     made: list[Drift] = []
     notes: list[str] = []
     if not confirm:
@@ -112,8 +112,8 @@ def drifted(found: Sequence[Drift], again: Callable[[Run], Confirm], confirm: bo
 
 
 def findings_of(found: Sequence[Drift], policy: Policy, *, strict: bool = False) -> list[Judged]:
-    """The finding for the gate: confirmed beyond the margin counts; of the rest, what is slower at all is listed, and counts when
-    strict."""
+    """Return the findings for the gate: a confirmed drift beyond the margin counts; any other slower case is listed, and counts if
+    `strict`."""
     strict, sure = strict or policy.unclear == "fail", policy.unconfirmed == "fail"
     made = []
     for item in found:
@@ -129,7 +129,7 @@ def findings_of(found: Sequence[Drift], policy: Policy, *, strict: bool = False)
 
 
 def withheld_by(found: Sequence[Drift], held: Sequence[Withheld], findings: Sequence[Judged], run: str) -> list[Withheld]:
-    """What is withheld with those that are known to have drifted: they stay compared with their anchor."""
+    """Return the withheld cases with those that have drifted, which stay compared with their anchor."""
     made = {item.case: item for item in held}
     regressed = {finding.case for finding in findings if finding.kind == "regression" and finding.counts}
     for item in found:

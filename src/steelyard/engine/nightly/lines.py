@@ -1,4 +1,4 @@
-"""What the archive keeps about a night: its line, with the cases that may not become a base and what was accepted by name."""
+"""The archive's line about a night, with the cases that it cannot be a base for and the cases that were accepted by name."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ Why = Literal["regression", "slower", "unclear", "failed", "missing"]
 
 @dataclass(frozen=True)
 class Withheld:
-    """A case that this night is no base for, since it is slower, looks so, or broke; `base` is the run that it stays compared with.
+    """A case that this night is not a base for, because it is slower, looks slower, or failed; `base` is the run it stays compared with.
 
-    `since` is the run of the first night in which it was so; `drift` says that `base` is an older night, from which the case moved
-    away in steps too small to be seen one by one, `together` that all cases said so as one, which they can also take back.
-    `metric` is the figure that `ratio` is of.
+    `since` is the run of the first such night. `drift` means that `base` is an older night, from which the case moved away in steps
+    too small to be detected one by one; `together` means that only the comparison of all cases together showed it, so a later one
+    can also clear it. `metric` is the figure that `ratio` is of.
     """
 
     case: str
@@ -51,10 +51,10 @@ class Acceptance:
 
 @dataclass(frozen=True)
 class Night:
-    """One night as its line tells it; `outcome` and `exit_code` are the gate's, and `since` what the longer history showed that night.
+    """One night, as in its line; `outcome` and `exit_code` are the gate's, `since` has the changes of level that became visible that night.
 
-    `reports` are files as seen from the archive; `acceptances` say which of its cases someone took as good. `withheld` is
-    None in lines of versions that judged whole nights, `faster` names the cases that were faster than their base.
+    `reports` are paths relative to the archive; `acceptances` are the cases that a user accepted. `withheld` is None in lines of
+    versions that judged whole nights; `faster` names the cases that were faster than their base.
     """
 
     date: str
@@ -80,7 +80,7 @@ class Night:
     schema: int = SCHEMA
 
     def accepts(self, case: str) -> bool:
-        """Whether someone took this case as good in this night."""
+        """Whether a user accepted this case in this night."""
         return self.accepted or any(item.pattern == EVERY or fits(item.pattern, case) for item in self.acceptances)
 
     def held_back(self, case: str) -> Withheld | None:
@@ -88,7 +88,7 @@ class Night:
         return next((item for item in self.withheld or () if item.case == case), None)
 
     def may_be_base(self, case: str) -> bool:
-        """Whether later nights may be held against it in a case that is ok in its run: measured to the end, and not slower."""
+        """Whether this night may be the base of a case that is ok in its run: the night was completed, and the case was not slower."""
         if self.outcome == UNFINISHED:
             return False
         if self.accepts(case):
@@ -97,7 +97,7 @@ class Night:
 
 
 def night_of(run: Run, outcome: str, exit_code: int, **more: Any) -> Night:
-    """The line of a run, with what its own header says."""
+    """Return the night of a run, filled in from the run's header."""
     header, (commit, dirty) = run.header, commit_of(run)
     return Night(
         header.created[:10], header.id, header.experiment, header.machine_key, outcome, exit_code,

@@ -1,4 +1,4 @@
-"""One night from start to end: measure, or go on where it was killed, judge, report, and leave a line."""
+"""One night from start to end: measure or continue a killed night, judge, write the reports, and add a line to the archive."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from steelyard.report.web.site import build_site
 from steelyard.store.runs import Run, RunInfo, RunWriter, moment, now, read_run
 
 GOES_ON_S = 12 * 3600.0
-"""A killed night of the same code goes on within this time; later it would be two nights in one run."""
+"""A killed night of the same code is continued within this time; later, one run would hold two nights."""
 
 
 @dataclass(frozen=True)
 class Outlook:
-    """What a night would do: the run it would go on with, and the night it would be held against."""
+    """What a night would do: the run it would continue, and the night that most cases would be compared with."""
 
     goes_on: RunInfo | None
     base: Night | None
@@ -38,7 +38,7 @@ class Outlook:
 
 @dataclass(frozen=True)
 class Spent:
-    """A night that is over; `folder` has its reports, and `notes` tell what was left out of them."""
+    """A completed night; `folder` has its reports, and `notes` list warnings and reports that could not be written."""
 
     night: Night
     found: Assessment
@@ -48,7 +48,7 @@ class Spent:
 
 @dataclass(frozen=True)
 class Extras:
-    """What is made of a night beside its reports: a copy of them, a site of all nights, and room for the next ones."""
+    """What else to do after a night: copy its reports, write a site of all nights, and remove old nights."""
 
     copy: Path | None = None
     site: Path | None = None
@@ -59,14 +59,14 @@ NOTHING_ELSE = Extras()
 
 
 def named(ready: Plan, word: str) -> Plan:
-    """The plan under the name by which its nights belong together: the experiment's own, or else the file's."""
+    """Return the plan with the name that its nights share: the experiment's own, or else the file's."""
     if ready.experiment.name != Experiment.name:
         return ready
     return replace(ready, experiment=replace(ready.experiment, name=Path(word).name))
 
 
 def foresee(ready: Plan, archive: Archive) -> Outlook:
-    """Look ahead; nothing is measured or written."""
+    """Return what a night would do; nothing is measured or written."""
     machine = facts.collect(Path.cwd())
     key = conduct.machine_key(ready, machine)
     goes_on, _ = _orphans(archive, ready.fingerprint(key, machine))
@@ -77,7 +77,7 @@ def foresee(ready: Plan, archive: Archive) -> Outlook:
 
 
 def went_before(archive: Archive, experiment: str, machine_key: str, created: str, cases: Collection[str]) -> Before:
-    """The nights that one is held against, with their runs."""
+    """Return the earlier nights and the bases that a night is compared with."""
     nights = archive.before(experiment, machine_key, created)
     found = bases(nights, archive.statuses, cases)
     runs = {id: run for id in {base.run for base in found.values()} if (run := archive.run_of(id))}
@@ -94,7 +94,7 @@ def spend(
     extras: Extras = NOTHING_ELSE,
     tell: Tell = lambda text: None,
 ) -> Spent:
-    """A whole night in an archive, with all that is made of it."""
+    """Do a whole night in an archive, with its reports and extras."""
     with archive.held():
         run = _measured(ready, archive, command, watching, tell)
         cases = list(dict.fromkeys(record.id for record in run.records))
@@ -110,7 +110,7 @@ def spend(
 
 
 def _more(extras: Extras, archive: Archive, night: Night, folder: Path) -> Iterator[str]:
-    """What else was asked for; the verdict is final by now, so trouble with it is only a warning."""
+    """Do the extras; the verdict is final by now, so their problems are only warnings, which are yielded."""
     if extras.keep and (gone := archive.prune(night.experiment, extras.keep, (night.run, night.base))):
         yield f"{len(gone)} old night{'' if len(gone) == 1 else 's'} removed"
     try:
@@ -130,7 +130,7 @@ def _more(extras: Extras, archive: Archive, night: Night, folder: Path) -> Itera
 def _measured(
     ready: Plan, archive: Archive, command: Sequence[str], watching: Callable[[RunWriter], supervision.RunWatch], tell: Tell
 ) -> Run:
-    """A new run, or the one that a killed night left of the same code a short while ago."""
+    """Return a new run, or continue the one that a killed night of the same code left recently."""
     machine = facts.collect(Path.cwd())
     before, rest = _orphans(archive, ready.fingerprint(conduct.machine_key(ready, machine), machine))
     archive.leave(rest)
@@ -143,7 +143,7 @@ def _measured(
 
 
 def _orphans(archive: Archive, fingerprint: str) -> tuple[RunInfo | None, list[RunInfo]]:
-    """The killed night that this one continues, and all others, which will not be continued."""
+    """Return the killed night that this one continues, if any, and the other killed nights, which will not be continued."""
     left, limit = archive.orphans(), moment(now()) - GOES_ON_S
     near = [info for info in left if info.fingerprint == fingerprint and moment(info.created) > limit]
     fitting = next((info for info in near if not edited_since(info.path)), None)

@@ -1,4 +1,4 @@
-"""What is written about a night: the page, a summary, a table, the verdict and the figures, all with the commits in question."""
+"""The reports of a night: the page, a summary, a table, the verdict and the figures, all with the commits in question."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ TONES = {PASS: "good", REGRESSION: "bad", FAILED: "bad", NOTHING: "bad", INCONCL
 
 @dataclass(frozen=True)
 class Revisions:
-    """The commits between two nights, newest first; `more` says that there are others before them."""
+    """The commits between two nights, newest first; `more` means that older ones were left out."""
 
     range: str
     lines: tuple[str, ...] = ()
@@ -45,7 +45,7 @@ class Revisions:
 
 
 def write(found: Assessment, folder: Path) -> list[str]:
-    """Put all reports of a night into a folder; gives what could not be written, and why."""
+    """Write all reports of a night into a folder; return what could not be written, and why."""
     page, revisions = night_document(found), between(found)
     texts = {
         "report.html": single_page(page), "report.md": summary(found, page, revisions), "cases.csv": cases_csv(page),
@@ -57,7 +57,7 @@ def write(found: Assessment, folder: Path) -> list[str]:
 
 
 def _draw(page: Document, folder: Path) -> Iterator[str]:
-    """The charts that have something to show, as SVG; where nothing can draw them that is said once."""
+    """Write the charts that have data as SVG; yield what could not be drawn, or one line if no chart can be drawn here."""
     try:
         plots.require()
     except SteelyardError as error:
@@ -73,7 +73,7 @@ def _draw(page: Document, folder: Path) -> Iterator[str]:
 
 
 def night_document(found: Assessment) -> Document:
-    """The page's data: the night's run, the comparison as it was judged, and every series up to this night."""
+    """Return the page's data: the night's run, the comparison as it was judged, and every series up to this night."""
     header = found.run.header
     title = f"Night of {header.created[:10]}: {header.experiment}{f', {found.commits}' if found.commits else ''}"
     made = document([found.run], base=found.base, series=found.series, comparison=found.comparison, title=title, known=found.known)
@@ -84,7 +84,7 @@ def night_document(found: Assessment) -> Document:
 
 
 def verdict_words(found: Assessment) -> str:
-    """The verdict and what it was held against, in sentences."""
+    """Return the verdict and the night it was compared with, in sentences."""
     said = [f"{found.headline[0].upper()}{found.headline[1:]}."]
     if found.base:
         between_them = f"commits {found.commits}" if ".." in found.commits else "the same commit" if found.commits else "commits unknown"
@@ -97,7 +97,7 @@ def verdict_words(found: Assessment) -> str:
 
 
 def summary(found: Assessment, page: Document, revisions: Revisions) -> str:
-    """The night in Markdown, within a job summary's limits: the verdict, since when, the commits, then everything measured."""
+    """Return the night in Markdown, within a job summary's limits: the verdict, since when, the commits, then everything measured."""
     header = found.run.header
     made = [f"# Night of {header.created[:10]}: {code(header.experiment)}", _measured_at(found)]
     made += [markdown(found.judgement, most=MOST_BYTES // 2).rstrip()] if found.judgement else [f"## {code(found.headline)}"]
@@ -117,7 +117,7 @@ def _measured_at(found: Assessment) -> str:
 
 
 def _waiting(found: Assessment) -> Iterator[str]:
-    """The cases that tonight is no base for, with the night they stay compared with."""
+    """Yield the cases that tonight is not a base for, with the night they stay compared with."""
     if found.withheld:
         dates = {night.run: f"{night.date} ({night.run})" for night in (*found.before.nights, night_of(found.run, "", 0))}
         yield f"### Compared with an older night until fixed or accepted ({len(found.withheld)})"
@@ -131,7 +131,7 @@ def _waiting(found: Assessment) -> Iterator[str]:
 
 
 def _accepted(found: Assessment) -> Iterator[str]:
-    """What someone took as it is in the last nights, and why."""
+    """Yield what users accepted in the last nights, and why."""
     words = [(night, item) for night in found.before.nights[-WINDOW:] for item in night.acceptances]
     if words:
         yield f"### Accepted by name ({len(words)})"
@@ -159,7 +159,7 @@ def _commits(revisions: Revisions) -> Iterator[str]:
 
 
 def verdict(found: Assessment, revisions: Revisions) -> dict[str, Any]:
-    """What verdict.json holds: the gate's document, and the night's own."""
+    """Return the content of verdict.json: the gate's document, and the night's own fields."""
     bare = {"outcome": found.outcome, "exit_code": found.exit_code, "base": "", "head": found.run.id, "findings": [], "notes": []}
     judged: dict[str, Any] = verdict_document(found.judgement) if found.judgement else {**bare, "means": {}}
     accepted = [{"run": night.run, **plain(item)} for night in found.before.nights[-WINDOW:] for item in night.acceptances]
@@ -172,12 +172,12 @@ def verdict(found: Assessment, revisions: Revisions) -> dict[str, Any]:
 
 
 def plain(value: Any) -> Any:
-    """As JSON knows it; what it cannot say, such as NaN, is null."""
+    """Return a value as JSON data; values that JSON does not have, such as NaN, become null."""
     return json.loads(codec.encode(value))
 
 
 def between(found: Assessment) -> Revisions:
-    """The commits that a change can come from, as far as this checkout has them."""
+    """Return the commits that a change can come from, as far as this checkout has them."""
     if found.base is None:
         return Revisions("")
     ends = [commit_of(run)[0] for run in (*found.base.runs, found.run)]

@@ -1,4 +1,4 @@
-"""What a night shows that no single comparison can: a level that changed some nights ago, and between which commits."""
+"""Changes of level some nights ago, with the commits between which they began; a single comparison cannot show them."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from steelyard.model.effects import beyond
 from steelyard.model.pair import MARGIN
 
 NEAR = 3
-"""A change found before may be dated some nights off once more is known; this near it is the same one."""
+"""More nights can shift the date of a change that was already known; two dates at most this many nights apart are the same change."""
 
 
 @dataclass(frozen=True)
 class Since:
-    """A change of level in the history of a case; `material` where its whole interval lies beyond the margin, as in the gate."""
+    """A change of level in the history of a case; `material` if its whole interval lies beyond the margin, as in the gate."""
 
     case: str
     change: Change
@@ -25,7 +25,7 @@ class Since:
 
 
 def appeared(series: Mapping[str, History], run: str, policy: Policy) -> list[Since]:
-    """The changes that can be seen with this run and could not without it: slower ones first, the largest first."""
+    """Return the changes that became visible with this run: material ones first, then slower ones, then larger ones."""
     found = [
         Since(history.case, change, beyond(change.low, change.high, policy.margins_of(history.case).get("time", MARGIN)))
         for history in series.values()

@@ -1,12 +1,12 @@
-"""Which night a case is held against, decided once for all commands.
+"""Which night a case is compared with, decided in one place for all commands.
 
-A night becomes the base of a case when it is shown, or at least looks, no slower there than the base before it. A night that is
-slower never does, unless someone accepts it by name; nor does one that looks slower beyond the margin and could not be
-measured again, or one in which the case broke. So what got slower is compared with the last good night, night after night,
+A night becomes the base of a case if the case is not slower in it than in the base before, as far as was measured. A night in which
+the case is slower never does, unless a user accepts it by name; nor does one in which it looks slower beyond the margin and could
+not be measured again, or in which it failed. So a case that got slower is compared with the last good night, night after night,
 until it is fixed or accepted.
 
-Beside the base every case has an anchor: the oldest good night of a window since it was last accepted or found faster. Steps
-that are too small to be seen in any one night add up against the anchor.
+Besides the base, every case has an anchor: the oldest good night, in a window, since the case was last accepted or found faster.
+Compared with the anchor, steps that are too small to be detected in any one night add up.
 """
 
 from __future__ import annotations
@@ -20,29 +20,29 @@ from steelyard.model.pair import Delta
 from steelyard.model.record import Record
 
 WINDOW = 30
-"""An anchor lies at most this many nights back."""
+"""An anchor is at most this many nights old."""
 GOOD_VERDICTS = ("same", "faster")
 TOLD_SLOWER = ("regression", "slower")
 
 Statuses = Callable[[Night], Mapping[str, str]]
-"""The statuses of a night's cases; none where its run cannot be read any more."""
+"""Returns the statuses of a night's cases; empty if its run cannot be read any more."""
 
 
 @dataclass(frozen=True)
 class Base:
-    """The night that a case is held against, and why it is not a newer one, if so."""
+    """The night that a case is compared with, and why a newer night is not the base, if there is one."""
 
     run: str
     pending: Withheld | None = None
 
     @property
     def told_slower(self) -> bool:
-        """Whether a night before found the case slower, of whatever size."""
+        """Whether an earlier night found the case slower, by any amount."""
         return self.pending is not None and self.pending.why in TOLD_SLOWER
 
 
 def base_of(case: str, nights: Sequence[Night], statuses: Statuses) -> Base | None:
-    """The base of a case after these nights of one experiment and machine, oldest first; None where there is none."""
+    """Return the base of a case after these nights of one experiment and machine, oldest first; None if it has no base."""
     places = {night.run: place for place, night in enumerate(nights)}
     taken = max((place for place, night in enumerate(nights) if night.accepts(case) and _ended(night)), default=-1)
     for place in range(len(nights) - 1, taken, -1):
@@ -60,7 +60,7 @@ def base_of(case: str, nights: Sequence[Night], statuses: Statuses) -> Base | No
 
 
 def bases(nights: Sequence[Night], statuses: Statuses, tonight: Collection[str] = ()) -> dict[str, Base]:
-    """The base of every case that tonight has or should have: all cases of the last finished night, and those it withheld."""
+    """Return the base of every case that tonight has or should have: all cases of the last completed night, and those it withheld."""
     known = dict.fromkeys(tonight)
     last = next((night for night in reversed(nights) if _ended(night) and statuses(night)), None)
     if last:
@@ -70,23 +70,23 @@ def bases(nights: Sequence[Night], statuses: Statuses, tonight: Collection[str] 
 
 
 def good_nights(case: str, nights: Sequence[Night]) -> list[Night]:
-    """The nights of the window that a case may be anchored at: since it was accepted or found faster, and none in which it was slower."""
+    """Return the nights that may be a case's anchor: those since it was accepted or found faster, except nights in which it was slower."""
     recent = nights[-WINDOW:]
     start = max((place for place, night in enumerate(recent) if night.accepts(case) or case in night.faster), default=0)
     return [night for night in recent[start:] if night.may_be_base(case)]
 
 
 def looks_slower(delta: Delta) -> bool:
-    """Slower, whatever its size, or beyond the margin with an interval that leaves it open; what is settled within the margin is not."""
+    """Whether a figure is slower by any amount, or is an unclear time whose middle is beyond the margin."""
     beyond = delta.metric == "time" and delta.ratio is not None and delta.ratio > 1 + delta.margin
     return delta.verdict == "slower" or (delta.verdict == "unclear" and beyond)
 
 
 @dataclass(frozen=True)
 class Tonight:
-    """Results of a night for its cases: `deltas`, the kinds of findings that count by case, its records, and what all cases say as one.
+    """The results of a night: `deltas`, the kinds of counting findings by case, the records, and the result for all cases together.
 
-    `excused` tells for a case whether it may be slower, `trusted` whether runs made apart suffice to call it fixed.
+    `excused` says whether a case may be slower; `trusted` whether unpaired results suffice to call it fixed.
     """
 
     run: str
@@ -99,7 +99,7 @@ class Tonight:
 
 
 def withhold(before: Mapping[str, Base], tonight: Tonight) -> list[Withheld]:
-    """The cases that tonight is no base for."""
+    """Return the cases that tonight is not a base for."""
     by_case: dict[str, list[Delta]] = {}
     for delta in tonight.deltas:
         by_case.setdefault(delta.head, []).append(delta)
@@ -117,7 +117,7 @@ def withhold(before: Mapping[str, Base], tonight: Tonight) -> list[Withheld]:
 
 
 def _why(case: str, told: Sequence[Delta], tonight: Tonight, pending: Withheld | None) -> tuple[Why | None, bool]:
-    """Why tonight is no base for a case, and whether that is only because all cases together say so."""
+    """Return why tonight is not a base for a case, and whether only the result for all cases together is the reason."""
     alone = _alone(case, told, tonight, pending)
     shared = _shared(told, tonight.suite)
     kept = pending is not None and pending.together and not any(delta.verdict == "slower" for delta in told)
@@ -129,7 +129,7 @@ def _why(case: str, told: Sequence[Delta], tonight: Tonight, pending: Withheld |
 
 
 def _shared(told: Sequence[Delta], suite: Judged | None) -> Why | None:
-    """What a case is since all cases together are slower: all that is not shown to be as fast as before."""
+    """Return the reason for a case if all cases together are slower; None if the case itself is within the margin or faster."""
     if suite is None or suite.verdict != "slower":
         return None
     left = any(item.metric == "time" and item.ratio and item.verdict not in GOOD_VERDICTS for item in told)
@@ -154,9 +154,10 @@ def _alone(case: str, told: Sequence[Delta], tonight: Tonight, pending: Withheld
 
 
 def is_fixed(pending: Withheld, tonight: Tonight) -> bool:
-    """Whether tonight shows that what was slower is so no more: settled within the margin, or faster.
+    """Whether tonight shows that a case is no longer slower: within the margin, or faster.
 
-    Runs made apart cannot take back a regression, which interleaved ones showed. What all cases showed as one they also take back.
+    Unpaired results cannot clear a regression, which a paired measurement confirmed. One that only all cases together showed, a later
+    result for all cases together can clear.
     """
     trusted = pending.why != "regression" or pending.metric != "time" or tonight.trusted(pending.case)
     own = [item for item in tonight.deltas if item.head == pending.case and item.metric == pending.metric]

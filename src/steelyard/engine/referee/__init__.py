@@ -1,1 +1,1 @@
-"""The referee: a candidate judged against a reference by processes that it does not share."""
+"""The referee: judges a candidate against a reference; clock and checks are in processes that the candidate does not share."""

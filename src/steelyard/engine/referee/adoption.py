@@ -1,4 +1,4 @@
-"""A candidate's process adopts what it has started, and may not give that up: so nothing leaves the tree that is charged and stopped."""
+"""A candidate's process adopts its orphans and cannot switch that off, so nothing leaves the process tree that is charged and stopped."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from steelyard.engine.process import PR_SET_CHILD_SUBREAPER, keep_orphans
 CALLS = {"x86_64": (157, 317), "aarch64": (167, 277)}
 """The numbers of prctl and seccomp, by machine."""
 NO_NEW_PRIVILEGES, SET_FILTER, WITHOUT_MITIGATION = 38, 1, 4
-"""The last flag says that a filtered process needs no slower memory than others: what is timed must not depend on the filter."""
+"""The last flag keeps the kernel from adding CPU mitigations, which slow memory down, to a filtered process that is timed."""
 LOAD, JUMP_IF_EQUAL, RETURN = 0x20, 0x15, 0x06
 NUMBER, FIRST_ARGUMENT = 0, 16
-"""Where the kernel lays what a filter looks at."""
+"""Offsets of the system call's number and first argument in what a filter reads."""
 REFUSE, ALLOW = 0x00050000 | errno.EPERM, 0x7FFF0000
 
 
 class FilterStep(ctypes.Structure):
-    """One of a filter, as the kernel reads it."""
+    """One instruction of a filter, as the kernel reads it."""
 
     _fields_ = (("code", ctypes.c_uint16), ("yes", ctypes.c_uint8), ("no", ctypes.c_uint8), ("value", ctypes.c_uint32))
 
@@ -32,7 +32,7 @@ class SystemCallFilter(ctypes.Structure):
 
 
 def keep_for_good() -> bool:
-    """Adopt orphans from now on, with no way back for this process and all that it starts; whether the kernel took the rule."""
+    """Adopt orphans from now on, irreversibly for this process and all that it starts; return whether the kernel took the filter."""
     keep_orphans()
     numbers = CALLS.get(platform.machine())
     if sys.platform != "linux" or numbers is None:

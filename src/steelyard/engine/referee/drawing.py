@@ -1,4 +1,4 @@
-"""Processes that draw inputs side by side with the examiner: most of a small kernel's trial would else be waiting for one of them."""
+"""Processes that draw inputs in parallel with the examiner; with one process, a small kernel's trial would mostly wait for inputs."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ DRAWING = "steelyard.engine.referee.examining"
 SUBJECT = "a process that draws inputs"
 MOST = 8
 TRIED = (1, 2)
-"""Draws that every process has to agree on with the examiner before it is used."""
+"""Draws in which a process has to agree with the examiner before it is used."""
 FEWEST = 4
-"""Draws that are worth asking more than one process for."""
+"""Fewest draws that are worth more than one process."""
 
 
 def count(cpus: int, device: str) -> int:
-    """How many processes draw beside the examiner; beside a device they have the CPUs to themselves while a candidate stands still."""
+    """Return how many processes draw inputs: half of the CPUs if candidates run on a device, otherwise all but one; at most MOST."""
     return max(1, min(MOST, cpus // 2 if device != "cpu" else cpus - 1))
 
 
 @dataclass
 class Drawers:
-    """Such processes; they are started with the court and asked when they have shown that they draw what the examiner draws.
+    """The processes that draw inputs; one is used only if its first draws are the same as the examiner's.
 
-    They hold no expected answers. A maker of inputs that does not follow its seed gives something else in another process: then the
-    examiner draws alone. `worker` starts a process, `words` is the examiner's job with its nonce.
+    They have no expected answers. If inputs do not depend on the seed alone, other processes draw other inputs; then the examiner
+    draws alone. `worker` starts a process, `words` is the examiner's job with its nonce.
     """
 
     worker: Callable[[], Worker]
@@ -48,14 +48,14 @@ class Drawers:
     files: list[str] = field(default_factory=list)
 
     def start(self, number: int, torch: bool) -> None:
-        """Begin to start so many; nothing is waited for."""
+        """Start this many processes, without waiting for them."""
         for _ in range(number):
             talk = Conversation(self.worker(), subject=SUBJECT)
             talk.ask(Prepare("torch" if torch else "numpy", "cpu"), self.patience)
             self.talks.append(talk)
 
     def ready(self, examiner: Partner, inputs: str) -> bool:
-        """Wait until they have loaded what they need, and hold the first draws of each against the examiner's; whether that is news."""
+        """Wait for started processes, and compare their first draws with the examiner's; return whether any were waited for."""
         talks, self.talks = self.talks, []
         if not talks:
             return False
@@ -82,7 +82,7 @@ class Drawers:
         return content(found["slots"], SharedMemory.open(file)) == known
 
     def draw(self, examiner: Partner, numbers: Sequence[int]) -> list[Mapping[str, Any]]:
-        """Inputs of these draws, each process a share of them; the examiner helps where it would only wait."""
+        """Return the inputs of these draws, each process drawing a share; on the CPU the examiner draws too."""
         if len(numbers) < FEWEST or not self.partners:
             return list(examiner.step("draw", numbers=list(numbers), wide="")[0]["slots"])
         desks = [*self.partners, *([examiner] if self.words["device"] == "cpu" else [])]
@@ -96,13 +96,13 @@ class Drawers:
         return found
 
     def holds(self, examiner: Partner, slot: Mapping[str, Any], number: int) -> bool:
-        """Whether inputs lie in shared memory as they were drawn, by the process that drew them."""
+        """Whether inputs in shared memory are still as they were drawn, according to the process that drew them."""
         place = self.files.index(slot["file"]) if slot.get("file") else -1
         found, _ = (self.partners[place] if place >= 0 else examiner).step("held", slot=slot, number=number)
         return bool(found["held"])
 
     def close(self) -> None:
-        """End them."""
+        """End the processes."""
         for partner in self.partners:
             partner.close()
         for talk in self.talks:
@@ -113,19 +113,19 @@ class Drawers:
 
     @property
     def pids(self) -> Iterator[int]:
-        """Of all of them, also of those that are still starting."""
+        """The process ids of all of them, also of those still starting."""
         yield from (partner.pid for partner in self.partners)
         yield from (talk.worker.pid for talk in self.talks)
 
 
 def shares(numbers: Sequence[int], count: int) -> list[list[int]]:
-    """The numbers in so many parts, which differ by one at most."""
+    """Divide numbers into this many parts, whose sizes differ by one at most."""
     ends = [len(numbers) * place // count for place in range(count + 1)]
     return [list(numbers[start:end]) for start, end in itertools.pairwise(ends)]
 
 
 def content(slots: Sequence[Mapping[str, Any]], memory: SharedMemory) -> bytes:
-    """What drawn inputs are: their form, and the bytes of their arrays."""
+    """Return a digest of drawn inputs: their form, and the bytes of their arrays."""
     made = hashlib.blake2b(digest_size=16)
     for slot in slots:
         for item in arrays(slot):
@@ -136,7 +136,7 @@ def content(slots: Sequence[Mapping[str, Any]], memory: SharedMemory) -> bytes:
 
 
 def _plain(spec: Mapping[str, Any]) -> Any:
-    """The tree without its arrays."""
+    """Return the tree without its arrays."""
     if "items" in spec:
         return [spec.get("kind"), spec.get("keys"), [_plain(item) for item in spec["items"]]]
     return spec.get("value")

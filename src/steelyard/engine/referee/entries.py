@@ -1,4 +1,4 @@
-"""Candidates as they are named: files, functions of files, and folders of them; one that cannot be read is ruled on like any other."""
+"""Finds the candidates that a user names: files, functions of files, or folders; one that cannot be read gets a ruling too."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from steelyard.model.judging import Problem, Ruling, Submission
 from steelyard.model.record import Status
 
 DIGEST = "digest"
-"""The key of a ruling's facts that identifies it: problem and candidate, by content."""
+"""The key in a ruling's facts for its digest: problem and candidate, by content."""
 
 
 def check_named(named: Iterable[str]) -> None:
-    """Refuse paths that are not there before anything is judged."""
+    """Refuse paths that do not exist before anything is judged."""
     for path in named:
         file = path.partition("::")[0]
         _reading.split(path)
@@ -30,7 +30,7 @@ def check_named(named: Iterable[str]) -> None:
 
 
 def spread(path: str, problem: Problem) -> list[str]:
-    """The candidates for a problem that a path names: itself, or those in a folder."""
+    """Return the candidates for a problem that a path names: the path itself, or those in the folder."""
     folder = files.existing(path)
     if folder is None or not folder.is_dir() or problem.layout == "backendbench":
         return [path]
@@ -55,7 +55,7 @@ def _found(listed: Sequence[Path], path: str, *, missing: bool = True) -> list[s
 
 
 def _solves(file: Path, problem: Problem) -> bool:
-    """Whether a solution is of this problem's definition; what is no JSON is no solution."""
+    """Whether a file is a solution of this problem's definition; a file that is not JSON is not."""
     try:
         told = json.loads(files.read_text(file, files.SHEET))
     except (SteelyardError, ValueError, RecursionError):
@@ -64,7 +64,7 @@ def _solves(file: Path, problem: Problem) -> bool:
 
 
 def entered(paths: Iterable[str], problem: Problem, options: JudgeOptions) -> Iterator[Submission | Ruling]:
-    """Every candidate; one whose file cannot be read as one has its ruling at once."""
+    """Yield every candidate; for one whose file cannot be read as a candidate, its ruling."""
     for named in paths:
         for path in spread(named, problem):
             try:
@@ -82,7 +82,7 @@ def _refused(path: str, problem: Problem, options: JudgeOptions, error: Steelyar
 
 
 def digest(problem: Problem, submission: Submission, options: JudgeOptions) -> str:
-    """What a ruling is about: the problem and the candidate by their content, the contract, and where they were judged."""
+    """Return a digest of what a ruling is about: problem and candidate by their content, the contract, the device and the threads."""
     made = hashlib.blake2b(digest_size=16)
     words = {**asdict(problem), **asdict(submission), "reference": problem.name, "device": options.device, "threads": options.threads}
     made.update(json.dumps(words, sort_keys=True, default=str).encode())
@@ -92,7 +92,7 @@ def digest(problem: Problem, submission: Submission, options: JudgeOptions) -> s
 
 
 def content(problem: Problem) -> bytes:
-    """What a reference is by its files; others of a task lie in the same folder."""
+    """Return a digest of the reference's file; for a gpu-mode task, of all Python files in its folder."""
     file = Path(problem.file)
     others = sorted(file.parent.glob("*.py")) if problem.layout == gpumode.NAME else []
     return hashlib.blake2b(b"".join(map(_content, map(str, (file, *others)))), digest_size=16).digest()

@@ -1,4 +1,4 @@
-"""What is saved by a candidate, less what chance can make of it: in blocks of calls, and when calls come one by one."""
+"""How much time a candidate saves, beyond what chance can explain: in blocks of calls, and in calls one by one."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ SUPPORTED = 0.5
 """The share of a gain in blocks that calls one by one must show as well."""
 
 CLAIMED = 0.25
-"""A gain of this share of the reference's time must also be seen when calls come one by one; smaller ones may be lost in their noise."""
+"""A gain of at least this share of the reference's time must also show in calls one by one; a smaller one can be lost in their noise."""
 
 
 def excess(base: Sequence[float], head: Sequence[float]) -> float:
-    """How much more the head has than the base, less what chance can make of it."""
+    """Return how much larger the head's values are than the base's, less what chance can explain."""
     if len(base) < 2 or len(head) < 2:
         return 0.0
     (low, one), (high, other) = _middle(base), _middle(head)
@@ -24,18 +24,18 @@ def excess(base: Sequence[float], head: Sequence[float]) -> float:
 
 
 def saved_alone(serial: Sequence[tuple[float, float]]) -> tuple[float, float]:
-    """Between which bounds the seconds lie that a call by itself saves, by such calls of both arms."""
+    """Return the bounds of the seconds that a single call saves, from single calls of both arms."""
     middle, error = _middle([base - head for base, head in serial])
     return middle - SURE * error, middle + SURE * error
 
 
 def shown_alone(serial: Sequence[tuple[float, float]]) -> bool:
-    """Whether calls one by one surely save something; of too few of them nothing is said."""
+    """Whether calls one by one surely save time; true if there are too few to decide."""
     return len(serial) < 2 or saved_alone(serial)[0] > 0
 
 
 def undecided(gain: float, serial: Sequence[tuple[float, float]]) -> bool:
-    """Whether calls one by one neither show any of a gain in blocks nor rule it out."""
+    """Whether calls one by one neither show a gain that blocks show nor rule it out."""
     if gain <= 0 or len(serial) < 2:
         return False
     low, high = saved_alone(serial)
@@ -43,6 +43,6 @@ def undecided(gain: float, serial: Sequence[tuple[float, float]]) -> bool:
 
 
 def _middle(values: Sequence[float]) -> tuple[float, float]:
-    """The median and its standard error."""
+    """Return the median and its standard error."""
     middle = statistics.median(values)
     return middle, 1.25 * 1.4826 * statistics.median(abs(value - middle) for value in values) / math.sqrt(len(values))

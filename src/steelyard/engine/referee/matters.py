@@ -1,4 +1,4 @@
-"""Which inputs an answer depends on: what matters everywhere has to be read, and its bytes take time."""
+"""Finds the inputs that an answer depends on: any right candidate has to read these, and reading their bytes takes time."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from steelyard.measuring.leaves import Array, Draws, arrays_of, copied, format_o
 POSITIONS = 8
 TRIES = 3
 PATIENCE = 2.0
-"""Seconds for trying; inputs that were not tried by then do not count."""
+"""Time limit in seconds; inputs that were not tried by then do not count."""
 
 
 def bytes_that_matter(inputs: Sequence[Any], ask: Callable[[list[Any]], Any], seed: int) -> float:
-    """Bytes of the input arrays of which every element that was tried changes the answer.
+    """Return the bytes of the input arrays in which every element that was tried changes the answer.
 
-    For a reference that does not give the same bits twice this cannot be decided, and no bytes count.
+    Zero if the reference does not give the same bits twice, because then a change proves nothing.
     """
     first = pieces(ask(list(inputs)))
     if not _equal(first, pieces(ask(list(inputs)))):
@@ -34,7 +34,7 @@ def bytes_that_matter(inputs: Sequence[Any], ask: Callable[[list[Any]], Any], se
 
 
 def _matters(inputs: Sequence[Any], array: Array, chance: Draws, ask: Callable[[list[Any]], Any], first: Any) -> bool:
-    """Whether some other value at a place drawn at random changes the answer."""
+    """Whether another value at a random place changes the answer."""
     place = tuple(chance.whole(length) for length in array.shape)
     for value in _others(array, place, chance):
         try:
@@ -47,7 +47,7 @@ def _matters(inputs: Sequence[Any], array: Array, chance: Draws, ask: Callable[[
 
 
 def _others(array: Array, place: tuple[int, ...], chance: Draws) -> Iterator[Any]:
-    """Other values for an element: larger and smaller than all, or of whole numbers those that stand elsewhere."""
+    """Yield other values for an element: larger and smaller than all, or for integers the values of other elements."""
     if is_floating(array):
         space, wide = space_of(array), widened(array)
         size = space.abs(space.where(space.isfinite(wide), wide, 0.0))

@@ -1,4 +1,4 @@
-"""Null candidates: answers that compute nothing, or next to nothing. A question that takes one of them for right is weak."""
+"""Null candidates: answers that compute nothing, or next to nothing. A problem for which one of them passes is weak."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from steelyard.measuring.closeness import spread_of, structure
 from steelyard.measuring.leaves import PLAIN, Array, Piece, arrays_of, as_format, is_array, is_floating, mapped, pieces, space_of, widened
 
 SAMPLE = 100
-"""One in so many rows or elements is looked at by a candidate that samples."""
+"""A sampling candidate reads one in this many rows or elements."""
 ALIKE = 1e-3
-"""How near an answer is to that of a null candidate, as a share of its size, to be taken for it."""
+"""An answer counts as a null candidate's if every element differs by at most this share of the typical size (RMS)."""
 
 Answer = Callable[[Sequence[Any]], Any]
 Null = Callable[[Expected, Any, Answer], Any]
-"""Gives an answer from what is expected, from the answer to another draw, and with the reference to ask; None where it has none."""
+"""Makes an answer from the expected one, the answer to another draw, and calls of the reference; None if it cannot."""
 
 
 def _zeros(expected: Expected, other: Any, ask: Answer) -> Any:
@@ -46,12 +46,12 @@ def _last(expected: Expected, other: Any, ask: Answer) -> Any:
 
 
 def _first_rows(expected: Expected, other: Any, ask: Answer) -> Any:
-    """The first of every hundred rows, or the first one, again and again."""
+    """The first hundredth of the rows, at least one row, repeated."""
     return each(expected.answer, lambda array: _repeated(array, 0)) if any(_long(item) for item in expected.pieces) else None
 
 
 def _sample(expected: Expected, other: Any, ask: Answer) -> Any:
-    """The reference on inputs whose first hundredth stands for all of them."""
+    """The reference's answer to inputs whose first hundredth is repeated over the rest."""
     inputs = [mapped(item, _sampled) for item in expected.inputs]
     found = ask(inputs)
     return None if structure(pieces(found), expected.pieces) else found
@@ -69,7 +69,7 @@ def _long(piece: Piece) -> bool:
 
 
 def _repeated(array: Array, axis: int) -> Array:
-    """An array whose first hundredth along an axis is repeated over the rest."""
+    """Return an array with its first hundredth along an axis repeated over the rest."""
     if not tuple(array.shape) or array.shape[axis] < 2:
         return array
     order = np.arange(array.shape[axis]) % max(1, array.shape[axis] // SAMPLE)
@@ -79,7 +79,7 @@ def _repeated(array: Array, axis: int) -> Array:
 
 
 def input_numbered(number: int) -> Null:
-    """The null candidate that gives an input back, for every array of the answer that has its shape."""
+    """Return the null candidate that returns an input, for every array of the answer that has its shape."""
 
     def given(expected: Expected, other: Any, ask: Answer) -> Any:
         source = arrays_of(list(expected.inputs))[number]
@@ -99,7 +99,7 @@ LAST = "the answer to other inputs"
 
 
 def candidates(expected: Expected) -> Iterator[tuple[str, Null]]:
-    """All null candidates for a question, by name."""
+    """Yield all null candidates for a problem, by name."""
     yield from NULLS.items()
     for number, array in enumerate(arrays_of(list(expected.inputs))):
         if any(piece.shape == tuple(array.shape) for piece in expected.pieces):
@@ -107,7 +107,7 @@ def candidates(expected: Expected) -> Iterator[tuple[str, Null]]:
 
 
 def each(value: Any, change: Callable[[Array], Array]) -> Any:
-    """The same structure with its arrays changed, plain numbers too."""
+    """Return the same structure with its arrays and plain numbers changed."""
     if is_array(value):
         return change(value.detach() if space_of(value) is not np else value)
     if isinstance(value, PLAIN):

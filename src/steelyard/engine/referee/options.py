@@ -13,9 +13,9 @@ from steelyard.model.pair import MARGIN
 class JudgeOptions:
     """Where and how thoroughly candidates are judged; `contract` overrides fields of the problem's own.
 
-    `budget` is seconds of timed calls for each candidate, `timeout` how long any one step of it may take, `limit` how long all of its
-    steps together, `memory` how many bytes its processes may hold. `inputs` names the function of a plain reference's file that makes
-    its inputs. `kernels` asks for a list of what a candidate launches.
+    `budget` is seconds of timed calls for each candidate, `timeout` the seconds that any one step of it may take, `limit` those of all its
+    steps together, `memory` the bytes that its processes may hold. `inputs` names the function of a plain reference's file that makes
+    its inputs. `kernels` adds a list of the kernels that a candidate launches.
     """
 
     device: str = "cpu"

@@ -1,7 +1,7 @@
 """Inputs and outputs between processes: a tree of arrays and plain values as a description in JSON and bytes in shared memory.
 
-Arrays are read by their address in memory, by functions of the framework that were taken before any candidate was loaded: what a
-candidate's own class or a patched method would answer does not count, only the bytes that are there.
+Arrays are read by their address in memory, with functions of the framework that were saved before any candidate was loaded: only the
+bytes in memory count, not what a candidate's own class or a patched method would return.
 """
 
 from __future__ import annotations
@@ -33,28 +33,28 @@ class SharedMemory:
     view: memoryview
     used: int = 0
     grows: bool = False
-    """Whether more room is made where it does not suffice; the other process sees that when it looks there."""
+    """Whether the file is enlarged if it is too small; the other process maps it again when it reads beyond its end."""
 
     @classmethod
     def create(cls, path: Path, size: int) -> SharedMemory:
-        """Make it; the kernel gives memory to the parts that are written to."""
+        """Make the file; the kernel provides memory only for the parts that are written."""
         with path.open("xb") as file:
             os.ftruncate(file.fileno(), max(size, mmap.PAGESIZE))
         return cls.open(str(path))
 
     @classmethod
     def open(cls, path: str, *, grows: bool = False) -> SharedMemory:
-        """Map what another process made."""
+        """Map a file that another process made."""
         return cls(path, _mapped(path), grows=grows)
 
     @classmethod
     def private(cls) -> SharedMemory:
-        """Memory of this process alone, larger than anything needs: for finding out how much that is."""
+        """Return private memory, larger than any value needs, for finding out how much a value needs."""
         flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | NO_RESERVE
         return cls("", memoryview(mmap.mmap(-1, LARGEST, flags=flags)))
 
     def take(self, size: int) -> tuple[int, Any]:
-        """Room for so many bytes, as an array of them."""
+        """Reserve this many bytes; return their start, and an array of them."""
         start = -(-self.used // ALIGNMENT) * ALIGNMENT
         if start + size > len(self.view) and self.grows:
             os.truncate(self.path, 2 * (start + size))
@@ -65,7 +65,7 @@ class SharedMemory:
         return start, self.at(start, size)
 
     def at(self, start: int, size: int) -> Any:
-        """Some of its bytes, as an array; what lies outside is refused."""
+        """Return some of its bytes as an array; a range outside of it is refused."""
         if self.path and start + size > len(self.view):
             self.view = _mapped(self.path)
         if start < 0 or size < 0 or start + size > len(self.view):
@@ -79,7 +79,7 @@ def _mapped(path: str) -> memoryview:
 
 
 def pack(value: Any, memory: SharedMemory) -> dict[str, Any]:
-    """Write the arrays of a tree into shared memory, and say what lies where."""
+    """Write the arrays of a tree into shared memory; return the tree's description."""
     if isinstance(value, np.ndarray):
         return _array(memory, np.ascontiguousarray(value).view(np.uint8).reshape(-1), "numpy", value.dtype.str, value.shape, ())
     if isinstance(value, PLAIN):
@@ -96,7 +96,7 @@ def pack(value: Any, memory: SharedMemory) -> dict[str, Any]:
 
 
 def _tensor(value: Any, memory: SharedMemory) -> dict[str, Any]:
-    """The bytes that lie at a tensor's address, and what they mean; a subclass is noted."""
+    """Write the bytes at a tensor's address; return its description, with the class if it is a subclass."""
     try:
         data, found = _TENSORS[0].raw(value)
     except Exception as error:
@@ -112,7 +112,7 @@ def _array(memory: SharedMemory, data: Any, library: str, dtype: str, shape: Seq
 
 
 def unpack(spec: Mapping[str, Any], memory: SharedMemory, device: str = "cpu") -> Any:
-    """The tree again, its arrays copied to memory of their own; tensors go to the device."""
+    """Return the tree of a description, its arrays copied to memory of their own; tensors go to the device."""
     if "value" in spec:
         return spec["value"]
     if "keys" in spec:
@@ -127,23 +127,23 @@ def unpack(spec: Mapping[str, Any], memory: SharedMemory, device: str = "cpu") -
 
 
 def arrays(spec: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """The descriptions of all arrays in a tree, in order."""
+    """Return the descriptions of all arrays in a tree, in order."""
     if "items" in spec:
         return [found for item in spec["items"] for found in arrays(item)]
     return [spec] if "library" in spec else []
 
 
 def size_of(spec: Mapping[str, Any]) -> int:
-    """Bytes of all arrays in a tree."""
+    """Return the total bytes of all arrays in a tree."""
     return sum(int(item["bytes"]) for item in arrays(spec))
 
 
 _TENSORS: list[Any] = []
-"""Torch's functions, once they were taken."""
+"""Torch's functions, once they are saved."""
 
 
 def prepare_tensors() -> Any:
-    """Take torch's functions now; called before any user's file is loaded."""
+    """Save torch's functions now; called before any user's file is loaded."""
     if not _TENSORS:
         _TENSORS.append(importlib.import_module("steelyard.backends._torch_memory").Tensors())
     return _TENSORS[0]

@@ -1,4 +1,4 @@
-"""A problem in the examiner's process, and what a layout needs to bring it there."""
+"""A problem that is loaded in the examiner's process, and the interface of the layouts that load it."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from steelyard.model.judging import Problem, Submission
 
 @dataclass(frozen=True)
 class Posed:
-    """A problem as the examiner asks it: the reference, and `draw`, which gives the inputs of a call for a seed.
+    """A loaded problem: the reference, and `draw`, which returns the inputs of a call for a seed.
 
-    Inputs are arrays on the device, plain values, and tuples, lists and dicts of these; equal seeds give equal ones. `init` and
-    `weights` are what a candidate that is a model is built with: arguments, and arrays by name. `check` is the problem's own check of
-    an answer, by inputs and output: what is wrong, or nothing. It is asked besides ours.
+    Inputs are arrays on the device, plain values, and tuples, lists and dicts of these; equal seeds give equal inputs. A candidate that
+    is a model is built with the arguments `init` and the named arrays `weights`. `check` is the problem's own check: it takes inputs and
+    output, and returns what is wrong, or nothing. It is used in addition to ours.
     """
 
     reference: Callable[..., Any]
@@ -27,8 +27,8 @@ class Posed:
 
 @dataclass(frozen=True)
 class Provisions:
-    """What a candidate gets besides its own files: arguments of its constructor, weights by name, the device, and a seed for those that
-    draw their own."""
+    """What a candidate gets besides its own files: arguments of its constructor, weights by name, the device, and a seed for weights that
+    it draws itself."""
 
     init: Sequence[Any] = ()
     weights: Mapping[str, Any] = field(default_factory=dict)
@@ -37,9 +37,9 @@ class Provisions:
 
 
 class Layout(Protocol):
-    """What a module in `layouts` has. The first three run no code of the user's; the others are called in a worker.
+    """The interface of a module in `layouts`. The first three functions run no user code; the other two are called in a worker.
 
-    `LOOKS_FOR` says in words what a file or folder in this layout has.
+    `LOOKS_FOR` describes a file or folder in this layout, for error messages.
     """
 
     LOOKS_FOR: str
@@ -48,13 +48,13 @@ class Layout(Protocol):
         """Whether a file or folder is in this layout, by its names and its text."""
 
     def problems(self, path: str, only: Sequence[str] = ()) -> list[Problem]:
-        """The problems of a file or folder; `only` names some of them."""
+        """Return the problems of a file or folder; `only` selects some of them."""
 
     def submission(self, path: str, problem: Problem) -> Submission:
-        """A candidate for a problem."""
+        """Return a candidate for a problem, by its path."""
 
     def pose(self, problem: Problem, device: str) -> Posed:
         """Load the reference and its inputs."""
 
     def seat(self, submission: Submission, given: Provisions) -> Callable[..., Any]:
-        """Load a candidate: the function that is called with the inputs of a draw."""
+        """Load a candidate; return the function to call with the inputs of a draw."""

@@ -1,4 +1,4 @@
-"""Whether an answer of a stand has the form that its harness gives it: a candidate may have replaced the harness in its process."""
+"""Checks that a stand's answer has the form that its harness gives it: a candidate may have replaced the harness in its process."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Any
 
 DEEPEST = 32
 TOLD, LONGEST_TOLD = ("weights",), 2000
-"""Facts that a layout tells of loading a candidate, and how long each may be."""
+"""Facts that a layout may report about loading a candidate, and the most characters of each."""
 NUMBERS = {"start", "bytes"}
 LISTS = {"shape", "strides"}
 
 
 def sound_answer(do: str, asked: Mapping[str, Any], words: Mapping[str, Any]) -> bool:
-    """Whether the words of an answer are such as the harness gives to a step."""
+    """Whether the words of an answer have the form that the harness gives them for this step."""
     if do == "show":
         count = len(asked["which"])
         return _shown(words.get("outputs"), count) and _shown(words.get("inputs"), count if asked["inputs"] else 0)
@@ -27,7 +27,7 @@ def sound_answer(do: str, asked: Mapping[str, Any], words: Mapping[str, Any]) ->
 
 
 def sound_facts(given: Any) -> dict[str, str]:
-    """What loading a candidate told, as far as it is short and known: it is shown, but has no influence on the ruling."""
+    """Return the known facts about loading a candidate, shortened; they are shown, but have no influence on the ruling."""
     facts = given if isinstance(given, Mapping) else {}
     return {name: facts[name][:LONGEST_TOLD] for name in TOLD if isinstance(facts.get(name), str)}
 

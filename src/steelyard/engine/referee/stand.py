@@ -1,8 +1,8 @@
-"""Where a candidate is called: a process that gets inputs as bytes, calls, and gives the bytes of its outputs.
+"""The stand of a candidate: a process that gets inputs as bytes, calls the candidate, and returns the bytes of its outputs.
 
-Nothing in here affects the ruling. The process holds no expected answer, no seed and no clock that counts: the judge stamps every step from
-outside, checks the bytes elsewhere, and charges whatever time or CPU is spent around the calls. The reference stands in a process of
-the same kind, so that both have the same harness around them.
+Nothing in this process decides the ruling. It has no expected answer and no seed, and its clock is not used: the judge times every step
+from outside, checks the bytes in another process, and charges time or CPU that is spent around the calls. The reference runs in a
+process of the same kind, so that both have the same harness.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ from steelyard.errors import SteelyardError, Unsupported, out_of_memory, spoken
 from steelyard.model.judging import Contract, Problem, Submission
 
 LARGEST_FILE = 1 << 30
-"""What a candidate may write into one file."""
+"""Most bytes that a candidate may write into one file."""
 PRIVATE = {
     "HOME": "home", "TMPDIR": "tmp", "XDG_CACHE_HOME": "cache", "TRITON_CACHE_DIR": "triton", "TORCHINDUCTOR_CACHE_DIR": "inductor",
     "TORCH_EXTENSIONS_DIR": "extensions",
 }  # fmt: skip
-"""Folders that a candidate has to itself, so that nothing is found there that another one left."""
+"""Private folders of a candidate by their variable, so that it finds nothing there from another one."""
 NOISES, MOST_NOISES = 2, 32
 ONCE = -1
-"""In place of an output's number: noise that is drawn anew each time."""
+"""Used instead of an output's number: noise that is drawn anew each time."""
 LITTER = 8
-"""Answers' worth of free memory that is overwritten before a candidate is asked whether it leaves some of it as it was."""
+"""Amount of free memory to fill with noise, in answers, when testing whether a candidate leaves part of its answer unwritten."""
 MOST_MAPPINGS, TRIM_THRESHOLD = -4, -1
-"""Numbers that the C library's `mallopt` gives these settings."""
+"""Numbers of these settings in the C library's `mallopt`."""
 
 Say = Callable[[Mapping[str, Any]], None]
 Hear = Callable[[], Step | None]
@@ -71,7 +71,7 @@ def perform(words: Mapping[str, Any], say: Say, hear: Hear) -> None:
 
 
 def told_failure(work: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any]:
-    """What came of something, or how it failed."""
+    """Return the result of some work, or how it failed."""
     try:
         return work()
     except Unsupported as error:
@@ -84,7 +84,7 @@ def told_failure(work: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any]:
 
 
 def confine(folder: str) -> None:
-    """Folders of its own for everything that libraries write, no file without end, and no way out of the tree of its processes."""
+    """Give this process private folders for everything that libraries write, limit its files, and keep its children in its tree."""
     keep_for_good()
     for name, place in PRIVATE.items():
         Path(folder, place).mkdir(exist_ok=True)
@@ -96,13 +96,13 @@ def confine(folder: str) -> None:
 
 
 def tuples(plain: Mapping[str, Any]) -> dict[str, Any]:
-    """Fields of a dataclass as JSON brought them, its lists as tuples."""
+    """Return a dataclass's fields from JSON, with lists as tuples."""
     return {name: tuple(value) if isinstance(value, list) else value for name, value in plain.items()}
 
 
 @contextlib.contextmanager
 def _as_it_was(words: Mapping[str, Any]) -> Iterator[Callable[[], list[str]]]:
-    """Settings of the process as they were, with a function that tells which ones have been changed."""
+    """Restore the settings of the process at the end; yield a function that lists the changed ones."""
     if not words["torch"]:
         yield list
         return
@@ -113,7 +113,7 @@ def _as_it_was(words: Mapping[str, Any]) -> Iterator[Callable[[], list[str]]]:
 
 @dataclass
 class Stand:
-    """A function that is called with what was landed; it keeps all outputs of the last calls."""
+    """A function and the inputs that were landed for its next calls; all outputs of the last calls are kept."""
 
     fn: Callable[..., Any]
     device: str
@@ -127,7 +127,7 @@ class Stand:
     lasting: dict[int, Any] = field(default_factory=dict)
     fills: list[tuple[float, float]] = field(default_factory=list)
     answer: Mapping[str, Any] | None = None
-    """How an answer is described, for candidates that write theirs into given arrays."""
+    """The description of an answer, for candidates that write theirs into given arrays."""
     given: bool = True
     """Whether the function gets those arrays. The reference does not, but they are made for it too, so that both arms have the same memory
     layout."""
@@ -137,7 +137,7 @@ class Stand:
     rng: random.Random = field(default_factory=random.Random)
 
     def load(self, words: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The candidate's function, or that of the reference, which has the problem's own files."""
+        """Load the candidate's function, or the reference's from the problem's files."""
         if words["base"]:
             problem = Problem(**{**words["problem"], "contract": self.contract})
             posed = layouts.named(problem.layout).pose(problem, self.device)
@@ -154,7 +154,7 @@ class Stand:
         return {"facts": dict(getattr(self.fn, "facts", {}))}
 
     def do(self, words: Mapping[str, Any]) -> Mapping[str, Any]:
-        """One step by its name."""
+        """Do one step, by its name."""
         if words["do"] == "land":
             return self.land(words["slots"])
         if words["do"] == "show":
@@ -174,7 +174,7 @@ class Stand:
             self.tensors.wait()
 
     def land(self, slots: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
-        """New arrays for the next calls; what was answered before is overwritten before its memory is given back."""
+        """Make new arrays for the next calls; earlier outputs are overwritten before their memory is freed."""
         for output in self.held:
             self._spoil_tree(output, outputs=True)
         self.held.clear()
@@ -202,7 +202,7 @@ class Stand:
         return tuple(made)
 
     def _memory(self, file: str) -> SharedMemory:
-        """Where inputs lie: in the examiner's memory, or in that of a process which draws beside it."""
+        """Return the memory of some inputs: the examiner's, or that of another process that draws inputs."""
         if not file:
             return self.inputs
         if file not in self.others:
@@ -218,7 +218,7 @@ class Stand:
         return tensors.functions["empty"](spec["shape"], dtype=tensors.names[spec["dtype"]], device=self.device)
 
     def call(self) -> Mapping[str, Any]:
-        """Every landed set of inputs once, then wait for the device."""
+        """Call the function once with every landed set of inputs, then wait for the device."""
         fn, keep = self.fn, self.held.append
         for args in self.landed:
             keep(fn(*args))
@@ -226,12 +226,12 @@ class Stand:
         return {}
 
     def wait(self) -> Mapping[str, Any]:
-        """What a block without calls does, to time it; what was landed and answered stays."""
+        """Do what a block without calls does, to time it; inputs and outputs stay."""
         self.sync()
         return {}
 
     def show(self, which: Sequence[int], inputs: bool) -> Mapping[str, Any]:
-        """Outputs of some of the calls as bytes; with `inputs`, those as they are now, too."""
+        """Write the outputs of some calls as bytes; with `inputs`, also their inputs as they are now."""
         self.outputs.used = 0
         return {
             "outputs": [self._packed(self._output(number)) for number in which],
@@ -252,7 +252,7 @@ class Stand:
             return {"unreadable": str(error)}
 
     def spoil(self) -> Mapping[str, Any]:
-        """Overwrite the inputs of the last calls: an output that shares their memory shows it."""
+        """Overwrite the inputs of the last calls: an output that shares their memory changes with them."""
         for args in self.landed:
             for number, item in enumerate(args):
                 if number not in self.contract.persistent:
@@ -261,10 +261,10 @@ class Stand:
         return {}
 
     def litter(self) -> Mapping[str, Any]:
-        """New noise where the next answers will lie, made before each call of a candidate that is known to be wrong.
+        """Fill the free memory that the next answers will use with new noise, before each call of a candidate that is known to be wrong.
 
-        From then on the process keeps all memory that it frees. A large array would otherwise lie in pages new from the system, which
-        hold zeros every time, and an answer that leaves them as they were would look the same every time.
+        From then on the process keeps all memory that it frees. Otherwise a large array would get new pages from the system, which are
+        zero every time, and an answer that leaves them unwritten would look the same every time.
         """
         recycle_memory()
         with contextlib.suppress(Exception):
@@ -276,7 +276,7 @@ class Stand:
         return {}
 
     def _spoil_tree(self, value: Any, *, outputs: bool) -> None:
-        """Random data of an answer's own scale in place of what is there; nothing tells it from an answer."""
+        """Overwrite arrays with random data of an answer's scale, which cannot be distinguished from an answer."""
         for number, leaf in enumerate(_leaves(value)):
             with contextlib.suppress(Exception):
                 self._spoil(leaf, self.fills[number] if outputs and number < len(self.fills) else (0.0, 1.0), number if outputs else ONCE)
@@ -288,7 +288,7 @@ class Stand:
             self.tensors.overwrite(leaf, self.rng.choice(self._noise(place, leaf, scale)))
 
     def _noise(self, place: int, leaf: Any, scale: tuple[float, float]) -> list[Any]:
-        """Two arrays of noise: for an output made once for each of its shapes, since filling must not take long, else new."""
+        """Return two arrays of noise; those for an output are made once for each shape, because filling must not take long."""
         kind = (place, tuple(leaf.shape), leaf.dtype)
         found = self.noises.get(kind)
         if found is None:
@@ -307,13 +307,13 @@ class Stand:
         return self.tensors
 
     def state(self) -> Mapping[str, Any]:
-        """Settings of the process that are not as they were before the candidate was loaded."""
+        """Return the settings of the process that have changed since before the candidate was loaded."""
         return {"changed": [str(name) for name in self.changed()]}
 
     def kernels(self) -> Mapping[str, Any]:
-        """The kernels or operators of one call, by a profiler, with how often each was launched.
+        """Return the kernels or operators of one call, by a profiler, with how often each was launched.
 
-        It is asked when all is timed, because a profiler stays attached and slows later launches. Empty if profiling is not permitted.
+        Called after all timing, because a profiler stays attached and slows later launches. Empty if profiling is not permitted.
         """
         if self.tensors is None or not self.landed:
             return {"kernels": {}}
@@ -341,7 +341,7 @@ def _leaves(value: Any) -> Iterator[Any]:
 
 
 def recycle_memory() -> None:
-    """Have the C library give out again what was freed, whatever its size, rather than return it to the system."""
+    """Make the C library reuse freed memory of any size instead of returning it to the system."""
     with contextlib.suppress(OSError, AttributeError):
         library = ctypes.CDLL(None)
         library.mallopt(MOST_MAPPINGS, 0)
@@ -349,7 +349,7 @@ def recycle_memory() -> None:
 
 
 def forget_persisting_cache() -> None:
-    """Take back lines that a kernel has asked the device's cache to keep: they would make later calls faster than cold ones are."""
+    """Release lines that a kernel has made persist in the device's cache: they would make later calls faster than cold ones."""
     library = _runtime()
     if library is not None:
         library.cudaCtxResetPersistingL2Cache()

@@ -1,8 +1,8 @@
-"""Wider inputs: a question whose inputs are too tame cannot tell a right answer from none.
+"""Wider inputs, for problems whose own inputs are so narrow that a candidate can pass without doing the work.
 
 `relu` of numbers between 0 and 1 is the identity, and the mean of a million of them is one half. Inputs of the same shapes and formats
-with other signs, sizes and orders tell such answers apart. A contract may forbid some (probabilities, sorted numbers), so an answer
-that is wrong for wider inputs alone is called narrow, not wrong. Whole numbers stay as they are: they may be indices.
+with other signs, sizes and orders show the difference. They may be invalid for a problem (probabilities, sorted numbers), so an answer
+that is wrong only for wider inputs is called narrow, not wrong. Integers stay as they are, because they may be indices.
 """
 
 from __future__ import annotations
@@ -54,11 +54,11 @@ def _size(array: Array) -> int:
 WIDENINGS: dict[str, Callable[[Array, Draws], Array]] = {
     "signs": _signs, "scale": _scale, "outliers": _outliers, "shuffled": _shuffled, "tails": _tails,
 }  # fmt: skip
-"""By name: signs drawn anew, 8 times as large, one in a thousand 100 times as large, rows in another order, heavy tails."""
+"""By name: random signs, 8 times as large, one in a thousand 100 times as large, rows in another order, heavy tails."""
 
 
 def widen(inputs: Sequence[Any], name: str, seed: bytes, kept: Collection[int] = ()) -> list[Any]:
-    """Inputs under a widening; those `kept` stay as they are, and so do whole numbers and what is not finite."""
+    """Return inputs under a widening; those in `kept`, integers and values that are not finite stay as they are."""
     chance = Draws(int.from_bytes(hashlib.blake2b(name.encode(), key=seed[:64], digest_size=8).digest(), "little"))
     change = WIDENINGS[name]
 

@@ -20,12 +20,12 @@ MODULE = "steelyard.engine.farm.station"
 BUILT_IN: Mapping[str, str] = {name: f"steelyard.engine.farm.launchers.{name}:open_launcher" for name in ("local", "slurm", "ray", "ssh")}
 LOOPBACK = "127.0.0.1"
 StationPhase = Literal["waiting", "running", "gone"]
-"""Waiting for a machine, started as far as the engine knows, or over."""
+"""Waiting for a machine, started according to the scheduler, or ended."""
 
 
 @dataclass(frozen=True)
 class StationState:
-    """What the engine says of a station; `reason` is why it waits or is gone, and `where` is the host, where that is known."""
+    """A station's state according to its launcher; `reason` is why it waits or is gone, `where` is the host, if known."""
 
     name: str
     phase: StationPhase
@@ -35,10 +35,10 @@ class StationState:
 
 @dataclass(frozen=True)
 class Invitation:
-    """All that a station needs to join a run: where the conductor listens, what proves that it was invited, and our code.
+    """All that a station needs to join a run: the conductor's address, the secret that proves the invitation, and our code.
 
-    `secret` is made for the run and goes by a launcher's own channel alone: the standard input of the station, or a file that only
-    the user can read; never in arguments or an environment. `certificate` is the conductor's (PEM), empty where it listens on
+    `secret` is made for the run and travels only by the launcher's own channel: the standard input of the station, or a file that
+    only the user can read; never in arguments or an environment. `certificate` is the conductor's (PEM), empty where it listens on
     loopback. `parcel` is a zip file with the `steelyard` package and its constraints, for hosts where it is not installed.
     """
 
@@ -50,7 +50,7 @@ class Invitation:
     parcel: Path | None = None
 
     def ticket(self, name: str, host: str = "", port: int = 0) -> bytes:
-        """The line that a station reads; another host and port are where it finds the conductor, as at the far end of a tunnel."""
+        """Return the line that a station reads; `host` and `port` replace the conductor's address, as at the far end of a tunnel."""
         words = {
             "name": name, "run": self.run, "host": host or self.host, "port": port or self.port, "secret": self.secret.hex(),
             "certificate": self.certificate,
@@ -58,9 +58,9 @@ class Invitation:
         return json.dumps(words).encode() + b"\n"
 
     def command(self, python: str, ticket: str = "-") -> list[str]:
-        """The station's command line; `ticket` is a file with its line, which it removes once read, or - for its standard input.
+        """Return the station's command line; `ticket` is a file with its ticket, which it removes once read, or - for standard input.
 
-        It ends when its standard input does, if that was where the ticket came from: a launcher that is gone leaves nothing behind.
+        A station that reads its ticket from standard input ends when that ends, so a launcher that is gone leaves nothing behind.
         """
         return [python, "-P", "-m", MODULE, ticket]
 
@@ -77,15 +77,15 @@ class Launcher(Protocol):
     shares_files: bool
 
     def start(self, count: int, invitation: Invitation) -> None:
-        """Place that many stations more, each with a name of its own, and return at once; lost ones are not reported again."""
+        """Start this many more stations, each with a new name, and return at once; names of lost stations are not used again."""
 
     def states(self) -> Sequence[StationState]:
-        """The state of every station ever placed, without waiting: a launcher that must query a scheduler does so in a thread."""
+        """Return the state of every station ever started, without waiting: a launcher that must query a scheduler does so in a thread."""
 
     def drop(self, name: str) -> None:
-        """Stop what may be left of a station that was lost, at once and without waiting for it.
+        """Stop what may be left of a lost station, without waiting for it.
 
-        A process that hangs would keep the locks of its host, and the next run there would wait for ever.
+        A process that hangs would keep the locks of its host, and the next run there would wait forever.
         """
 
     def end(self) -> None:
@@ -93,7 +93,7 @@ class Launcher(Protocol):
 
 
 def open_launcher(text: str) -> Launcher:
-    """The launcher that `--on` names, with its words read and checked."""
+    """Return the launcher that `--on` names, with its options read and checked."""
     name, _, words = text.partition(":")
     known = _known()
     if name not in known:

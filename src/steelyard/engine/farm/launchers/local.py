@@ -20,14 +20,14 @@ FAREWELL = 10.0
 
 @dataclass
 class LocalStation:
-    """A station here: its process, whose standard input is open for as long as we live."""
+    """A station on this machine: its process, whose standard input stays open as long as we run."""
 
     name: str
     process: subprocess.Popen[bytes]
 
 
 class LocalLauncher:
-    """Child processes, in sessions of their own so that a Ctrl-C is for the conductor to answer."""
+    """Runs stations as child processes, in their own sessions so that a Ctrl-C reaches only the conductor."""
 
     bind = LOOPBACK
     shares_files = True
@@ -64,7 +64,7 @@ class LocalLauncher:
                 os.killpg(station.process.pid, signal.SIGKILL)
 
     def end(self) -> None:
-        """They end with their standard input; one that does not is ended."""
+        """Close the stations' standard input, which ends them; kill those that do not end."""
         for station in self.stations:
             assert station.process.stdin is not None
             with contextlib.suppress(BrokenPipeError):

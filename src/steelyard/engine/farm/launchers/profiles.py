@@ -1,4 +1,4 @@
-"""How a team's machines are reached, as a small TOML file: read whole, and checked before anything is started."""
+"""Profiles of a team's machines, from a small TOML file that is checked completely before anything is started."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def places() -> list[Path]:
-    """The files in which profiles are looked up by name, in order: the project's, then the user's."""
+    """Return the files in which profiles are looked up by name, in order: the project's, then the user's."""
     home = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
     found = [Path.cwd() / FILE, root_of(Path.cwd()) / FILE, home / "steelyard" / FILE]
     return list(dict.fromkeys(found))
 
 
 def find(kind: str, words: str, keys: Collection[str], *, required: bool = False) -> tuple[Mapping[str, Any], CheckedFile] | None:
-    """A profile by its name or its file; None where the words name none and may mean something else."""
+    """Return a profile by its name or file; None if there is none and the words may mean something else."""
     if words.endswith(".toml") or "/" in words:
         data, text = load(Path(words), "toml")
         page = CheckedFile(words, text)
@@ -54,19 +54,19 @@ def find(kind: str, words: str, keys: Collection[str], *, required: bool = False
 
 
 def count_value(value: Any) -> int:
-    """A number of stations."""
+    """Read a number of stations."""
     expect(isinstance(value, int) and not isinstance(value, bool) and 0 < value <= MOST, f"a number from 1 to {MOST}", value)
     return int(value)
 
 
 def texts(value: Any) -> tuple[str, ...]:
-    """A list of texts."""
+    """Read a list of texts."""
     expect(isinstance(value, list) and bool(value), "a list of texts", value)
     return tuple(text_value(item) for item in value)
 
 
 def variables(value: Any) -> Mapping[str, str]:
-    """Variables that stations have: names of shells, and text."""
+    """Read the stations' environment variables: valid names with text."""
     expect(isinstance(value, dict), "a table of variables", value)
     for name in value:
         expect(bool(_VARIABLE.fullmatch(name)), "the name of a variable", name)
@@ -74,7 +74,7 @@ def variables(value: Any) -> Mapping[str, str]:
 
 
 def names(value: Any) -> tuple[str, ...]:
-    """Names of environments or modules: no options, no words of a shell."""
+    """Read names of environments or modules; options and shell syntax are refused."""
     found = texts(value)
     for item in found:
         expect(bool(re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_./+-]*", item)), "a name", item)
@@ -82,14 +82,14 @@ def names(value: Any) -> tuple[str, ...]:
 
 
 def interpreter(value: Any) -> str:
-    """A Python by its path or name."""
+    """Read a Python interpreter, by path or name."""
     text = text_value(value)
     expect(not text.startswith("-"), "a Python, such as /shared/venv/bin/python", value)
     return text
 
 
 def address(value: Any) -> str:
-    """An address of this machine as others reach it: a name may mean another one here than there, and 0.0.0.0 means none."""
+    """Read this machine's IP address as other hosts reach it; a host name could resolve differently there, and 0.0.0.0 reaches nothing."""
     text = text_value(value)
     try:
         found = ipaddress.ip_address(text)
