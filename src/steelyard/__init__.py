@@ -64,7 +64,7 @@ __all__ = [
 
 
 def __dir__() -> list[str]:
-    """Names that are loaded when first used are there before that, too."""
+    """List all public names, including those that are not loaded yet."""
     return sorted({*globals(), *__all__})
 
 

@@ -1,4 +1,4 @@
-"""`python -m steelyard` is the same program as `steelyard`: it imports nothing from the folder it is started in."""
+"""`python -m steelyard`: the same program as `steelyard`, so it imports nothing from the current folder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The clocks of this process, taken before any file of a user is loaded: a file that puts others into `time` times only itself."""
+"""The clocks of this process, imported before any user's file is loaded, so that a file that patches `time` cannot change our times."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compares two functions in a script or a notebook, without store or worker, in seconds."""
+"""Compares two functions in a script or a notebook, within seconds, without a store or a worker."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ LEFT = "changed by the functions, and restored: {}"
 class Weighed(Delta):
     """The result of `compare`: a Delta with the pair it comes from, readable as text and in a notebook.
 
-    `threads` are those of torch in this process, where it is loaded, and `other_load` how many CPUs other processes kept busy.
-    `identical` says whether the first answers agree in every bit, which with the same speed may mean that both are the same code.
+    `threads` is the number of torch threads in this process, if torch is loaded; `other_load` is how many CPUs other processes kept busy.
+    `identical` is whether the first answers agree in every bit; at the same speed, both may then be the same code.
     """
 
     pair: Pair | None = None
@@ -42,7 +42,7 @@ class Weighed(Delta):
     identical: bool | None = None
 
     def __repr__(self) -> str:
-        """The first line; the evidence is in `pair`."""
+        """The result in one line; the evidence is in `pair`."""
         return f"<{type(self).__name__}: {super().__str__()}>"
 
     def __str__(self) -> str:
@@ -53,13 +53,13 @@ class Weighed(Delta):
         return "\n  ".join([super().__str__(), " · ".join(facts), *pair.notes])
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data: the effect, its interval, and the pair that it comes from."""
+        """The effect, its interval and the pair it comes from, as plain data."""
         found = {name: getattr(self, name) for name in Delta.__dataclass_fields__}
         found |= {"effect": self.effect, "threads": self.threads, "other_load": self.other_load, "identical": self.identical}
         return {**found, "pair": asdict(self.pair) if self.pair else None}
 
     def to_frame(self, library: str | None = None) -> Any:
-        """A data frame of pandas or polars, with one row."""
+        """The result as a data frame of pandas or polars, with one row."""
         from steelyard.notebook import frame
 
         return frame([{name: value for name, value in self.to_dict().items() if name != "pair"}], library)
@@ -70,7 +70,7 @@ class Weighed(Delta):
         return f"<div style='font-family:sans-serif'><div><b>{escape(lines[0])}</b></div>{self._bar()}{rest}</div>"
 
     def _bar(self) -> str:
-        """The interval on a line with the margin behind it and a mark at no change."""
+        """An SVG of the interval, with the margin behind it and a mark at no change."""
         if self.low is None or self.high is None or self.ratio is None:
             return ""
         reach = 1.2 * max(abs(self.low - 1), abs(self.high - 1), self.margin)
@@ -101,13 +101,13 @@ def compare(
     seed: int | None = None,
     **kwargs: Any,
 ) -> Weighed:
-    """Say whether `head` takes more or less time than `base`, both called with `args` and `kwargs`, or with what `setup` returns.
+    """Measure whether `head` takes more or less time than `base`, both called with `args` and `kwargs`, or with what `setup` returns.
 
-    `setup` makes fresh inputs again and again, which takes the luck of memory placement and of the values out of the
-    answer: both functions get copies of the same ones, and others after every rebuild; a tuple is spread over the arguments, a
-    mapping over the keywords. What cannot be copied is made for each function apart. Without `setup`, `args` and what the functions
-    hold are copied to fresh places: arrays, containers, modules and plain objects. Where a function holds what cannot be
-    copied, such as an open file, the interval is wider and a note says so.
+    `setup` is called for new inputs at every rebuild, so that the result does not depend on their values or on where they are in memory.
+    Both functions get copies of the same inputs; inputs that cannot be copied are made for each function separately. A tuple is passed as
+    arguments, a mapping as keywords. Without `setup`, `args` and the objects that the functions hold (arrays, containers, modules and plain
+    objects) are copied to new addresses. If a function holds something that cannot be copied, such as an open file, the interval is wider
+    and a note says so.
     """
     from steelyard.engine.guards import AnswerGuard
     from steelyard.engine.pairs import pair_from
@@ -171,8 +171,8 @@ def compare(
 
 
 class DrawnInputs:
-    """What `setup` makes for each rebuild, once for all arms: so that differences between draws do not count as differences between the
-    functions.
+    """Inputs from `setup`, made once per rebuild and shared by all arms, so that two draws of inputs cannot pass for a difference
+    between the functions.
 
     Every rebuild builds each arm once, in any order, so an arm's rebuild is identified by its number of requests.
     """
@@ -197,7 +197,7 @@ def _nothing(*args: Any, **kwargs: Any) -> None:
 
 
 def backend_here(call: Callable[[], Any]) -> Backend:
-    """The backend that this process uses, without importing anything: torch if it is in use, on its GPU if the call is."""
+    """The backend for this process: torch if it is loaded already, on the GPU if the call uses one; otherwise numpy."""
     name, options = "numpy", {}
     if (threads := torch_threads()) is not None:
         name, options = "torch", {"device": "cpu" if cuda_in_use(call) is None else "cuda", "threads": threads}
@@ -206,7 +206,7 @@ def backend_here(call: Callable[[], Any]) -> Backend:
 
 
 def _timer(be: Backend, tasks: list[Task]) -> Timer:
-    """The device's clock if every function uses it, else the host's, which then waits for the device."""
+    """The device's clock if it can time every function, else the host's clock with a wait for the device."""
     if be.device == "cpu":
         return be.timer()
     clocks = [clock_for(task) for task in tasks]
@@ -220,7 +220,7 @@ def _label(fn: Callable[..., Any], otherwise: str) -> str:
 
 
 def _plain(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any], setup: Callable[[], Any] | None) -> Task:
-    """A function with the inputs as they are given or made."""
+    """A task that calls the function with the given inputs, or with those that `setup` makes."""
     if setup is None:
         return Task(fn, args, kwargs)
     made = setup()

@@ -51,7 +51,7 @@ class StoreError(SteelyardError):
 
 
 class NothingMeasured(SteelyardError):
-    """There was nothing to measure or nothing that could be compared, which is never green."""
+    """There was nothing to measure or nothing that could be compared; this never counts as a pass."""
 
     exit_code = NOTHING
 
@@ -95,7 +95,7 @@ def spoken(error: BaseException) -> str:
 
 
 def told(error: BaseException, longest: int = 2000) -> str:
-    """What went wrong, in one line; the parts of our own errors are separated."""
+    """An error in one line; the parts of our own errors are separated by semicolons."""
     if isinstance(error, SteelyardError):
         return "; ".join(" ".join(part.split()) for part in str(error)[:longest].splitlines() if part.strip())
     return " ".join(f"{type(error).__name__}: {error}"[:longest].split())
@@ -116,7 +116,7 @@ def did_you_mean(name: str, names: Iterable[str]) -> str:
 
 
 def unknown(kind: str, name: str, names: Iterable[str], *, where: str = "", listing: str = "", meant: str = "") -> UsageError:
-    """One wording for every name that does not exist; `meant` is the right name, if only the spelling differs."""
+    """The error for a name that does not exist; `meant` is the right name, if it is known."""
     known = sorted(names)
     hint = f"did you mean {meant}?" if meant else did_you_mean(name, known)
     if listing:

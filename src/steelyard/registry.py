@@ -21,7 +21,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from steelyard import clocks  # noqa: F401  taken here, because what is loaded below may put others into `time`
+from steelyard import clocks  # noqa: F401  imported first, because files loaded below may patch `time`
 from steelyard.errors import UsageError, unknown
 from steelyard.model import registering
 from steelyard.model.about import About
@@ -41,17 +41,17 @@ KINDS: dict[str, Any] = {
 FOR_CONFIGS = ("operators", "iterators", "generators")
 BUILT_IN = "built-in"
 FRAMEWORKS = ("triton", "iree", "torchao", "transformers")
-"""Packages that benchmarks are named after, beside those of the backends."""
+"""Packages, besides those of the backends, after which users name files with benchmarks."""
 
 
 T = TypeVar("T", Workload, dict[str, Any])
 
 
 class Workloads(dict[str, T]):
-    """Workloads by name, where a family such as `timm/*` answers for every name below it; only the family itself is listed."""
+    """Workloads by name, where a family such as `timm/*` covers every name below it; only the family itself is listed."""
 
     def family(self, name: str) -> str:
-        """The family that a name belongs to; empty where there is none, and for patterns."""
+        """The family that a name belongs to; empty if there is none, and for patterns."""
         parts = name.split("/")
         if not all(parts) or any(sign in name for sign in "*?[]"):
             return ""
@@ -90,20 +90,22 @@ class Loaded:
     generators: dict[str, DataGenerator] = field(default_factory=dict)
 
     def add(self, module: ModuleType) -> Loaded:
-        """Take what a module defines under its own attributes; a name that is already defined otherwise is an error."""
+        """Add what a module defines; a name that already has another definition is an error."""
         ours = module.__name__.startswith(f"{__package__}.")
         for value in [*vars(module).values(), *registered(module)]:
             for kind, kind_of in KINDS.items():
                 if isinstance(value, kind_of):
                     table: dict[str, Any] = getattr(self, kind)
                     built_in = None if ours else _built_in(kind, value.name)
-                    known = dict.get(table, value.name) if ours else table.get(value.name)  # one of ours may stand out of a family
+                    known = (
+                        dict.get(table, value.name) if ours else table.get(value.name)
+                    )  # a built-in may be defined besides the family that covers its name
                     _check_free(kind, value, known, built_in)
                     table[value.name] = value
         return self
 
     def describe(self) -> dict[str, Any]:
-        """The same as plain data, for the conductor."""
+        """The definitions as plain data, for the conductor."""
         return {
             "workloads": {name: item.describe() for name, item in self.workloads.items()},
             "variants": {name: item.describe() for name, item in self.variants.items()},
@@ -113,7 +115,7 @@ class Loaded:
 
 
 def _built_in(kind: str, name: str) -> Any:
-    """The existing definition of a name, also with option suffixes: `int4wo-32` is int4wo."""
+    """The built-in definition of a name, also with option suffixes: `int4wo-32` is int4wo."""
     table = getattr(_own_definitions(), kind)
     if kind != "variants":
         return table.get(name)
@@ -125,7 +127,7 @@ def _built_in(kind: str, name: str) -> Any:
 
 
 def _check_free(kind: str, value: Any, known: Any, built_in: Any) -> None:
-    """One name has one meaning; the same function imported once more, by another name of its file, is the same meaning."""
+    """Refuse a second definition of a name; the same function, imported again under another module name, is allowed."""
     for other, words in ((built_in, "built in: "), (known, "")):
         if other is None or other is value:
             continue
@@ -143,7 +145,7 @@ def _function(item: Any) -> Any:
 
 
 def _place(item: Any) -> str:
-    """Where a definition's function was written; anything but a plain function is identified by itself."""
+    """File and line of a definition's function; if it is not a plain function, the name of its type."""
     function = _function(item)
     code = getattr(function, "__code__", None)
     return f"{code.co_filename}:{code.co_firstlineno}" if code else f"{type(function).__module__}.{type(function).__qualname__}"
@@ -151,7 +153,7 @@ def _place(item: Any) -> str:
 
 @dataclass(frozen=True)
 class Catalogue:
-    """Everything that can be named, as plain descriptions: the conductor's view; `sources` are the users' files behind it, by hash."""
+    """Everything that can be named, as plain descriptions: the conductor's view; `sources` has the hashes of the users' files behind it."""
 
     workloads: dict[str, dict[str, Any]]
     variants: dict[str, dict[str, Any]]
@@ -163,7 +165,7 @@ class Catalogue:
     sources: dict[str, str] = field(default_factory=dict)
 
     def variant(self, workload: str, name: str) -> dict[str, Any]:
-        """The variant that a name means for a workload, with words behind it or not."""
+        """The variant that a name means for a workload, with or without option suffixes."""
         own: dict[str, dict[str, Any]] = self.workloads[workload]["variants"]
         found = find_named(name, own, self.variants)
         if found is None:
@@ -171,7 +173,7 @@ class Catalogue:
         return found[0]
 
     def extend(self, described: Mapping[str, Any], origin: str) -> Catalogue:
-        """Lay the descriptions of a file or package over this catalogue."""
+        """This catalogue with the descriptions of a file or package added; they replace those of the same name."""
         merged = {
             kind: type(table)({**table, **{name: {**item, "origin": origin} for name, item in described.get(kind, {}).items()}})
             for kind in KINDS
@@ -232,9 +234,9 @@ def load_entry(kind: str, name: str) -> ModuleType:
 
 
 def entries_named(workloads: Iterable[str], variants: Iterable[str]) -> tuple[tuple[str, str], ...]:
-    """The installed workloads and variants that words mean, as kind and name: globs, and variants with words behind their names.
+    """The installed workloads and variants that names or globs mean, as kind and name; variants may have option suffixes.
 
-    What is built in is not looked for in packages.
+    Built-in names are not looked for in packages.
     """
     named, written = list(workloads), list(variants)
     starts = {start for word in written for start, _ in prefixes(word)}
@@ -247,7 +249,7 @@ def entries_named(workloads: Iterable[str], variants: Iterable[str]) -> tuple[tu
 
 
 def find_variant(name: str) -> tuple[Variant, dict[str, Any]] | None:
-    """A variant for any task with the options behind its name, of ours or of an installed package, which is then loaded."""
+    """The variant of a name, with the options in its suffixes; one from an installed package is loaded."""
     known = built_ins()
     for kind, entry in entries_named((), [name]):
         known.add(load_entry(kind, entry))
@@ -257,8 +259,8 @@ def find_variant(name: str) -> tuple[Variant, dict[str, Any]] | None:
 def load_file(path: str | Path, *, again: bool = False) -> ModuleType:
     """Import a user's Python file under a name of its own, because the user named it.
 
-    Modules beside it can be imported, now and when its functions are called. A process has one module of a file, unless it is to be
-    loaded `again`: as a new module, which shares nothing with the one before.
+    Modules beside it can be imported, now and when its functions are called. A process loads a file once; with `again` it is loaded as a
+    new module, which shares nothing with the previous one.
     """
     file = Path(path).resolve()
     name = f"steelyard_user_{file.stem}_{zlib.crc32(str(file).encode()):08x}"
@@ -286,8 +288,8 @@ def load_file(path: str | Path, *, again: bool = False) -> ModuleType:
 def look_first(folders: Sequence[str]) -> None:
     """Import from these folders before what is installed, and never from them in place of Python's own modules.
 
-    A folder with a file such as torch.py or a package such as jax, as one benchmark per framework is called, comes after what is
-    installed: `import torch` means the framework.
+    A folder with a file such as torch.py or a package such as jax (people name benchmarks after frameworks) is searched after what is
+    installed, so that `import torch` means the framework.
     """
     if not folders:
         return
@@ -300,7 +302,7 @@ def look_first(folders: Sequence[str]) -> None:
 
 
 def _files_of(name: str) -> tuple[str, str]:
-    """Where a module lies in its folder: a file, or a package."""
+    """The files that a module can be in its folder: a file, or a package."""
     return f"{name}.py", f"{name}/__init__.py"
 
 
@@ -310,7 +312,7 @@ def _misspelt(error: SyntaxError, file: Path) -> UsageError:
 
 
 def backend_names() -> list[str]:
-    """Built-in backends are the files of one folder; listing them imports none."""
+    """The built-in backends, from the files of their folder; none is imported."""
     return list(_built_in_backends())
 
 
@@ -322,7 +324,7 @@ def _built_in_backends() -> tuple[str, ...]:
 
 @functools.cache
 def about_backend(name: str) -> About:
-    """What a backend's own file says of it, read without importing it."""
+    """The facts in a backend's own file (`ABOUT`), read without importing it."""
     if name in backend_names():
         file = Path(__file__).parent / "backends" / f"{name}.py"
     else:
@@ -345,7 +347,7 @@ def backend_of(package: str) -> About | None:
 
 
 def backend_module(name: str) -> str:
-    """Where a backend is defined; empty for an unknown one."""
+    """The module that defines a backend; empty for an unknown one."""
     if name in backend_names():
         return f"steelyard.backends.{name}"
     point = entry_points("backends").get(name)
@@ -365,7 +367,7 @@ def load_backend(name: str, extra: Mapping[str, Any] | None = None) -> Any:
 
 
 def dialects() -> Iterator[Dialect]:
-    """The translators of other systems: ours first, which are the folders of one package; then installed ones, loaded when asked for."""
+    """The dialects: ours first, which are the folders of one package, then installed ones; each is loaded when the iteration reaches it."""
     folder = Path(__file__).parent / "dialects"
     for info in pkgutil.iter_modules([str(folder)]):
         if info.ispkg:
@@ -379,14 +381,14 @@ def dialects() -> Iterator[Dialect]:
 
 
 def serve(name: str) -> None:
-    """Make a dialect serve the import names of its original, for users' files written for that."""
+    """Make the import names of a dialect's original load our modules, for users' files written for the original."""
     found = next((dialect for dialect in dialects() if dialect.name == name), None)
     if found and found.names:
         importlib.import_module(found.names).serve()
 
 
 def attribute(spot: str) -> Any:
-    """What `package.module:attribute` names."""
+    """The object that `package.module:attribute` names."""
     module, _, name = spot.partition(":")
     return getattr(importlib.import_module(module), name)
 

@@ -34,7 +34,7 @@ def emit_json(value: Any, indent: int | None = 2) -> None:
 
 
 def plain(value: Any) -> Any:
-    """Convert dataclasses, paths and tuples to what JSON has."""
+    """Convert dataclasses, paths and tuples to types that JSON has."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
     if isinstance(value, Mapping):
@@ -132,7 +132,7 @@ def put(page: Text) -> None:
 
 
 def console(stderr: bool = False) -> Console:
-    """A rich console for one stream; rich itself reads NO_COLOR, and CI counts as no terminal."""
+    """A rich console for one stream; rich itself reads NO_COLOR, and CI does not count as a terminal."""
     from rich.console import Console
 
     in_ci = os.environ.get("CI", "").lower() not in ("", "0", "false")

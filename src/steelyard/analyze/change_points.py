@@ -1,12 +1,12 @@
-"""Where a series changed its level, by a test that is exact whatever the noise looks like.
+"""Where a series changed its level, by a permutation test, which is exact for every kind of noise.
 
-In the manner of E-divisive, a segment is cut where its parts differ most, the cut counts when hardly any shuffled order of
-the same values gives one as clear, and the parts are searched again. Two things are better. A stretch in the middle is held
-against the rest as well, since a slowdown that was fixed a few runs later moves no single cut far enough to be seen. And distances are
-those of bounded scores, which limits the weight of an outlier, which makes the search quadratic and rare slow runs harmless.
+As in E-divisive, a segment is cut where its parts differ most, the cut counts if hardly any shuffled order of the same values gives
+one as clear, and the parts are searched again. Two things are different. A stretch in the middle is compared with the rest as well,
+because a slowdown that was fixed a few runs later makes no single cut clear enough. And distances are those of bounded scores, which
+limits the weight of outliers: the search is quadratic, and rare slow runs do no harm.
 
-The answer for a segment depends on its values alone. It is kept, so a new point at the end makes only the segments that
-reach the end be searched again, and gives what a search from scratch would give.
+The result for a segment depends only on its values and is cached. After a new point at the end only the segments that reach the end
+are searched again, with the same result as a search from scratch.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Orders = np.ndarray[Any, np.dtype[np.intp]]
 
 @dataclass(frozen=True)
 class Split:
-    """A new level from `index` on; `p` is the chance of a split as clear if the values around it had no order."""
+    """A new level from `index` on; `p` is the probability of a split this clear if the values around it were in random order."""
 
     index: int
     p: float
@@ -82,7 +82,7 @@ class Track:
         return sorted(cuts)
 
     def _without_unclear(self, cuts: list[int]) -> list[int]:
-        """Drop the weakest cut as long as one is not clear between its two neighbours: a stretch may have one edge by chance."""
+        """Drop the weakest cut until every cut is clear between its two neighbours, since one edge of a stretch may be there by chance."""
         while cuts:
             chances = [step.p if step else 1.0 for step in self._steps(cuts)]
             weakest = max(range(len(cuts)), key=chances.__getitem__)
@@ -92,7 +92,7 @@ class Track:
         return cuts
 
     def _moved(self, cuts: list[int]) -> list[int]:
-        """Each cut at the best place between its neighbours, which the search could not know yet."""
+        """Move each cut to the best place between its neighbours, which were not known yet when it was found."""
         edges = [0, *cuts, len(self.values)]
         for place in range(1, len(edges) - 1):
             step = self._clearest(edges[place - 1], edges[place + 1], inner=False)
@@ -120,10 +120,10 @@ def change_points(values: Sequence[float]) -> list[Split]:
 
 
 def clearest(values: Floats, *, inner: bool) -> Stretch | None:
-    """The stretch that differs most from the rest, with its p-value; `inner` ones lie anywhere, others begin at the start.
+    """The stretch that differs most from the rest, with its p-value; an `inner` one may lie anywhere, otherwise it begins at the start.
 
-    Fewer than FEWEST values have too few orders for any of them to be rare.
-    Shuffling ends early once the answer can only be no; the p-value then is what was seen until there.
+    None for fewer than FEWEST values, which have too few orders for a small p-value.
+    Shuffling ends early once the stretch cannot be clear any more; the p-value is then estimated from the shuffles so far.
     """
     size = len(values)
     if size < FEWEST:
@@ -145,7 +145,7 @@ def clearest(values: Floats, *, inner: bool) -> Stretch | None:
 
 
 def bounded(values: Floats) -> Floats:
-    """Distances from the median in robust standard deviations, at most BOUND, then centred; the order has no part in it."""
+    """Distances from the median in robust standard deviations, clipped at BOUND, then centred; the order of values does not matter."""
     away = values - np.median(values)
     scale = 1.4826 * float(np.median(np.abs(away))) or float(np.mean(np.abs(away))) or 1.0
     scores = np.clip(away / scale, -BOUND, BOUND)
@@ -155,7 +155,7 @@ def bounded(values: Floats) -> Floats:
 
 @functools.lru_cache(maxsize=32)
 def shuffles(size: int) -> Orders:
-    """The orders that a segment is held against, one per column: the same for every segment of a length, so that answers repeat."""
+    """The random orders that a segment is compared with, one per column; the same for one length, so that results are reproducible."""
     rows = np.tile(np.arange(size), (SHUFFLES, 1))
     return np.ascontiguousarray(np.random.default_rng((SEED, size)).permuted(rows, axis=1).T)
 

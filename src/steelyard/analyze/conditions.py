@@ -1,4 +1,4 @@
-"""Under which conditions times were taken: how many threads, how busy the machine was, how calm. Wherever a time is shown, so are these."""
+"""The conditions under which times were measured: threads, load and noise of the machine. Reports show them wherever they show a time."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from steelyard.model.units import is_amount
 from steelyard.store.runs import Run
 
 OTHER_LOAD = "other_load"
-"""The name under which a record keeps how many CPUs other work had while it was timed."""
+"""The key in a record for how many CPUs other programs used while it was timed."""
 OWN_THREADS = "the program's own threads"
 BUSY = 0.5
-"""Difference between two sides in CPUs of other work, or of load, from which a note is printed."""
+"""A note is printed if two sides differ by at least this many CPUs, in load or in what other programs used."""
 GRADES = ("A", "B", "C", "D", "?")
 UNKNOWN = "conditions unknown"
 _COMMAND, _ASKED = "command", "OMP_NUM_THREADS"
@@ -26,7 +26,7 @@ _MOST_THREADS = 10**6
 class Conditions:
     """The conditions of one or several runs; `text` has them in one line.
 
-    `threads` are the counts that cases were given, `load_at_start` and `other_load` the least and the most seen, in CPUs, and
+    `threads` are the thread counts of the cases, `load_at_start` and `other_load` the minimum and the maximum, in CPUs, and
     `noise` counts the records of each grade.
     """
 
@@ -38,7 +38,7 @@ class Conditions:
 
 
 def seen(machines: Iterable[Mapping[str, Any]], records: Sequence[Record]) -> Conditions:
-    """The conditions of runs on these machines, as far as the records hold them."""
+    """The conditions of runs on these machines, as far as the records have them."""
     starts, others = _loads(machines, records)
     threads = sorted({count for record in records if (count := threads_of(record)) is not None and 0 < count < _MOST_THREADS})
     grades = Counter(str(record.effective.get("noise")) for record in records)
@@ -48,12 +48,12 @@ def seen(machines: Iterable[Mapping[str, Any]], records: Sequence[Record]) -> Co
 
 
 def noise_text(noise: Mapping[str, int]) -> str:
-    """`noise A`, or `noise A (38), C (2)` where records differ in it."""
+    """`noise A`, or `noise A (38), C (2)` if the records have different grades."""
     return f"noise {', '.join(f'{grade} ({count})' if len(noise) > 1 else grade for grade, count in noise.items())}" if noise else ""
 
 
 def of_sides(base: Sequence[Run], head: Sequence[Run], bases: Iterable[str], heads: Iterable[str]) -> dict[str, Conditions]:
-    """The conditions of both sides, by the cases of each that were compared; nothing where none were."""
+    """The conditions of both sides, from the cases that were compared; a side without any is left out."""
     found: dict[str, Conditions] = {}
     for name, runs, cases in (("base", base, set(bases)), ("head", head, set(heads))):
         if cases:
@@ -62,7 +62,7 @@ def of_sides(base: Sequence[Run], head: Sequence[Run], bases: Iterable[str], hea
 
 
 def side_lines(found: Mapping[str, Conditions]) -> list[str]:
-    """A line for each side, or one for both where they read the same: `base with 1 thread · load 0.31 at start · … · noise A`."""
+    """One line per side, or one for both if they are the same: `base with 1 thread · load 0.31 at start · … · noise A`."""
     texts = {name: side.text for name, side in found.items()}
     if len(texts) > 1 and len(set(texts.values())) == 1:
         texts = {"both": texts["base"]}
@@ -70,7 +70,7 @@ def side_lines(found: Mapping[str, Conditions]) -> list[str]:
 
 
 def threads_of(record: Record) -> int | None:
-    """The number of threads a case was given; None for a program that chooses itself, and for other tools' results."""
+    """The number of threads a case was given; None for a program that chooses the number itself, and for other tools' results."""
     case, had = record.case, record.effective.get("threads")
     threads = had if type(had) is int else case.get("threads", 1)
     if "tool" in record.effective or type(threads) is not int:
@@ -97,7 +97,7 @@ def load_at_start(machine: Mapping[str, Any]) -> float | None:
 
 
 def other_load(record: Record) -> float | None:
-    """CPUs that other work kept busy while a record was timed."""
+    """CPUs that other programs kept busy while a record was timed."""
     return _number(record.effective.get(OTHER_LOAD))
 
 
@@ -107,7 +107,7 @@ def load_words(machine: Mapping[str, Any], records: Iterable[Record]) -> list[st
 
 
 def _loads(machines: Iterable[Mapping[str, Any]], records: Iterable[Record]) -> tuple[list[float], list[float]]:
-    """The loads that are known, at the start of each run and of other work during each record."""
+    """The known loads: at the start of each run, and of other programs during each record."""
     starts, others = map(load_at_start, machines), map(other_load, records)
     return [load for load in starts if load is not None], [load for load in others if load is not None]
 

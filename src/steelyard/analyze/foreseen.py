@@ -39,9 +39,9 @@ class Foreseen:
 
 
 def hold(records: Sequence[Record], expectations: Sequence[Expectation], elsewhere: Sequence[Case] = ()) -> Foreseen:
-    """Sort the outcomes of a run; where several entries fit a case, one that covers its outcome is enough.
+    """Sort the outcomes of a run by whether they were expected; if several entries fit a case, one that covers its outcome is enough.
 
-    `elsewhere` are cases that were left out of the run: entries for them do not count as fitting no case.
+    `elsewhere` are cases that were left out of the run: entries for them are not reported as fitting no case.
     """
     failures: list[Remark] = []
     passes: list[Remark] = []
@@ -61,7 +61,7 @@ def hold(records: Sequence[Record], expectations: Sequence[Expectation], elsewhe
 
 
 def covered(record: Record, expectations: Sequence[Expectation]) -> bool:
-    """Whether a failure was expected as it came."""
+    """Whether a failure with this status was expected."""
     return any(item.excuse.covers(record.status) and _fits(item, record) for item in expectations)
 
 

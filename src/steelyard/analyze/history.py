@@ -25,9 +25,9 @@ from steelyard.store.runs import Run, Store, moment, read_run
 
 MOST_POINTS = 500
 MOST_READ = 20
-"""The number of newest runs whose conditions are reported; for more, every file of the store would be read."""
+"""The number of newest runs whose conditions are reported; each one needs a file of the store to be read."""
 CONFIDENCE = 0.95
-"""A new level of three points among ten, the fewest there are, cannot have an interval of 99 %, which other effects have."""
+"""Of a change's interval; other effects have 99 %, for which the smallest new level, three points among ten, has too few points."""
 DIGITS = 9
 DAY = 86400.0
 EVER = (-math.inf, math.inf)
@@ -36,7 +36,7 @@ _COMMIT = re.compile(r"[0-9a-f]{7,64}")
 
 @dataclass(frozen=True)
 class Point:
-    """One run's answer: median time with its interval, and the commit it was made at (`dirty`: with uncommitted changes)."""
+    """One run's result: median time with its interval, and the commit it was made at (`dirty`: with uncommitted changes)."""
 
     run: str
     number: int
@@ -50,12 +50,12 @@ class Point:
 
 @dataclass(frozen=True)
 class Change:
-    """A new level from point `index` on: medians before and after, their ratio with its interval, and what changed with it.
+    """A new level from point `index` on: medians before and after, their ratio with its interval, and what else changed.
 
     Levels of too few points have no interval.
 
     `last` is the last commit known at the old level and `first` the first at the new one; `others` are versions and sources
-    that are not the same in the two runs next to the change.
+    that differ between the two runs next to the change.
     """
 
     index: int
@@ -84,9 +84,9 @@ class Apart:
 
 @dataclass(frozen=True)
 class History:
-    """A case over time; `broken` counts records that are not ok, `searched` the newest points looked at.
+    """A case over time; `broken` counts records that are not ok, `searched` the newest points that were searched for changes.
 
-    `conditions` are those of the newest points, where one case was asked for.
+    `conditions` are those of the newest points; `histories` leaves them out.
     """
 
     case: str
@@ -135,9 +135,9 @@ def histories(
 ) -> dict[str, History]:
     """The series of many cases, or of all that were ever measured, with every run's header read once.
 
-    `since` and `until` are dates or times; a date that ends a window is in it whole. A case without a record there has no
-    series. Runs that are `imported` lie in no store and are laid between those that do; a copy of one that does is not counted twice.
-    `everywhere` gives a series for every machine, those that are not the newest record's under `CASE on MACHINE`.
+    `since` and `until` are dates or times; if `until` is a date, that whole day is included. A case without a record in between has no
+    series. `imported` runs are not in the store and are merged by time; a copy of a saved run is not counted twice.
+    `everywhere` gives a series for every machine, under `CASE on MACHINE` except for the machine of the newest record.
     """
     with Index(store) as index:
         index.refresh()
@@ -152,12 +152,12 @@ def histories(
 
 
 def _mark(entry: Entry) -> tuple[int, str]:
-    """A key by which an entry of a saved run and its copy in an exported file are recognised as the same."""
+    """A key that is the same for an entry of a saved run and its copy in an exported file."""
     return int(moment(entry.created)), "" if entry.time is None else f"{entry.time:.9g}"
 
 
 def histories_of(runs: Sequence[Run]) -> dict[str, History]:
-    """The series in runs that are at hand, native or another tool's, as far as they were made at different times."""
+    """The series in the given runs, native or another tool's; cases whose runs were all made at one time are left out."""
     known = {case: sorted(found, key=lambda entry: moment(entry.created)) for case, found in _entries_of(runs).items()}
     apart = {case: found for case, found in known.items() if len({moment(entry.created) for entry in found}) > 1}
     return _every(apart, _Source(None, runs), None, EVER, everywhere=False)
@@ -178,7 +178,7 @@ def _every(
 
 
 def _entries_of(runs: Sequence[Run]) -> dict[str, list[Entry]]:
-    """Runs at hand as the index would have them; their folder is a number, which no folder of a store is."""
+    """The given runs' entries by case, like those of an index; their folder is a number, which no folder in a store is."""
     known: dict[str, list[Entry]] = {}
     for place, run in enumerate(runs):
         for entry in entries_of(run, f"{place}/"):
@@ -187,7 +187,7 @@ def _entries_of(runs: Sequence[Run]) -> dict[str, list[Entry]]:
 
 
 class _Source:
-    """Where the rest of an entry is found; headers are read once, and so are the few runs whose records are asked for."""
+    """Reads what an index entry lacks; headers are read once, and so are the few runs whose records are needed."""
 
     def __init__(self, store: Store | None, runs: Sequence[Run] = ()) -> None:
         self.store = store
@@ -205,7 +205,7 @@ class _Source:
         return machine_of(self.record(entry), head.machine_key) if head.farm else head.machine_key
 
     def speeds(self, entry: Entry) -> MadeOn:
-        """How fast the kind of machine is that an entry was made on, where its farm told that."""
+        """The kind of machine that an entry was made on; its speeds are known only for runs of a farm."""
         head = self.head(entry)
         return MadeOn.of(self.record(entry), head.machine_key) if head.farm else MadeOn(head.machine_key)
 
@@ -250,7 +250,7 @@ def _point(entry: Entry, head: RunHead) -> Point:
 
 
 def _apart(entries: Sequence[Entry], source: _Source, here: Sequence[Entry]) -> list[Apart]:
-    """What is not in the series: by the key of its machine, which is the series' own where that is another kind of it."""
+    """The runs that are not in the series, by machine key; the series' own key is among them if it also names another kind of machine."""
     taken, others = {id(entry) for entry in here}, dict[str, list[Entry]]()
     for entry in entries:
         if id(entry) not in taken:
@@ -259,7 +259,7 @@ def _apart(entries: Sequence[Entry], source: _Source, here: Sequence[Entry]) -> 
 
 
 def find_changes(points: Sequence[Point], skipped: int = 0) -> list[Change]:
-    """Changes of level in a series of points; `skipped` older ones are not among them but count in the index."""
+    """Changes of level in a series of points; `skipped` older points were left out but count in the index."""
     logs = np.array([round(math.log(point.time), DIGITS) for point in points], np.float64)
     splits = steady(logs.tolist(), change_points(logs.tolist()))
     edges = [0, *(split.index for split in splits), len(points)]
@@ -282,10 +282,10 @@ def find_changes(points: Sequence[Point], skipped: int = 0) -> list[Change]:
 
 
 def shift(before: Floats, after: Floats, confidence: float = CONFIDENCE) -> Interval:
-    """How far one level lies from another: the median of all differences, with the interval of the rank-sum test.
+    """The distance between two levels: the median of all differences, with the interval of the rank-sum test.
 
-    Neither outliers nor the shape of the noise matter (Hodges and Lehmann). Too few values have no interval of that confidence:
-    its ends are open.
+    Neither outliers nor the shape of the noise matter (Hodges and Lehmann). With too few values for that confidence the interval
+    is infinite.
     """
     differences = np.sort((after[:, None] - before).ravel())
     pairs, n = len(differences), len(before) + len(after)
@@ -296,7 +296,7 @@ def shift(before: Floats, after: Floats, confidence: float = CONFIDENCE) -> Inte
 
 
 def _explained(change: Change, entries: Sequence[Entry], source: _Source) -> Change:
-    """A change with further differences between both sides of it."""
+    """The change, with the other differences between the runs before and after it."""
     try:
         old, new = (source.record(entries[index]) for index in (change.index - 1, change.index))
     except (StoreError, IndexError):

@@ -1,4 +1,4 @@
-"""Cases whose lines are gone from a run's file: since they were measured, a comparison reports them as missing."""
+"""Cases whose lines are gone from a run's file: because they were measured, a comparison reports them as missing."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from steelyard.store.runs import Run
 
 
 def lost_cases(runs: Sequence[Run]) -> dict[str, str]:
-    """Planned cases that no run of a side holds although one of them was sealed with more records than it has, each with the reason."""
+    """Planned cases without a record, from runs that were sealed with more records than their files now have; each with the reason."""
     held = {record.id for run in runs for record in run.records}
     found: dict[str, str] = {}
     for run in runs:
@@ -20,7 +20,7 @@ def lost_cases(runs: Sequence[Run]) -> dict[str, str]:
 
 
 def lost_pairs(run: Run) -> dict[str, str]:
-    """Cases of a run whose comparison was measured and is missing from the file, each with the reason."""
+    """Cases of a run whose comparison was measured but is missing from the file, each with the reason."""
     if not run.loss.pairs:
         return {}
     told = {arm.id for pair in run.pairs for arm in (pair.base, pair.head)} | unweighed(run.records).keys()

@@ -1,7 +1,7 @@
-"""Whether two records may be held against each other by the machines that they were made on.
+"""Whether two records may be compared, judged by the machines that they were made on.
 
-On a farm each record says which kind of machine made it: its key, and how fast hosts of that kind are. The number behind a key is given by
-the user's own cache, so two users, or one with a lost cache, may give one number to different kinds; the speeds show that.
+On a farm each record says which kind of machine made it: its key, and how fast hosts of that kind are. The number in a key comes from the
+user's own cache, so two users, or one who lost the cache, may give the same number to different kinds; their speeds show that.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from steelyard.model.record import HOST, Record, machine_of
 from steelyard.model.units import is_amount, percent
 
 SPEED, SPREAD = "speed", "spread"
-"""What a record's host has of its kind: seconds of fixed work by name, and how far the rounds lay apart, as a share."""
+"""Keys of the calibration in a record's host: seconds of fixed work by name, and among them the relative spread of its rounds."""
 ALIKE = 0.08
-"""Two hosts whose medians lie this close are of one kind, however quiet they are."""
+"""Hosts whose medians differ by no more than this share are of one kind, however quiet they are."""
 NOISES = 4.0
-"""And else if they differ by less than so many times their spread."""
+"""Noisy hosts are of one kind if their medians differ by no more than this many times their spread."""
 
 
 @dataclass(frozen=True)
 class MadeOn:
-    """The kind of machine that a record was made on; speeds are empty where none was calibrated."""
+    """The kind of machine that a record was made on; `speed` is empty if it was not calibrated."""
 
     key: str
     speed: Mapping[str, float] = field(default_factory=dict)
@@ -30,7 +30,7 @@ class MadeOn:
 
     @classmethod
     def of(cls, record: Record, key: str) -> MadeOn:
-        """From a record, and the key of its run; a speed that is no sound figure says nothing."""
+        """Read it from a record and the key of its run; invalid speeds are ignored."""
         host = record.effective.get(HOST)
         told = host.get(SPEED) if isinstance(host, Mapping) else None
         known = {str(name): float(value) for name, value in told.items() if is_amount(value)} if isinstance(told, Mapping) else {}
@@ -38,7 +38,7 @@ class MadeOn:
         return cls(machine_of(record, key), speed, known.get(SPREAD, 0.0))
 
     def apart(self, other: MadeOn) -> str:
-        """In what this machine and another one of its key differ; nothing where they are alike, or nothing is known."""
+        """How this machine differs from another with the same key, in words; empty if they are alike or not calibrated."""
         return differs(self.speed, other.speed, max(self.spread, other.spread))
 
     def like(self, other: MadeOn) -> bool:
@@ -47,7 +47,7 @@ class MadeOn:
 
 
 def differs(one: Mapping[str, float], other: Mapping[str, float], spread: float) -> str:
-    """In what two hosts differ by more than their noise, with how much; nothing where they do not."""
+    """What differs between two hosts by more than their noise, and how much; empty if nothing does."""
     for name in sorted(one.keys() & other.keys()):
         apart = one[name] / other[name] - 1
         if abs(apart) > max(ALIKE, NOISES * spread):
@@ -56,6 +56,6 @@ def differs(one: Mapping[str, float], other: Mapping[str, float], spread: float)
 
 
 def unlike(machines: Iterable[MadeOn]) -> str:
-    """In what the first of some machines of one key differs from another one of them; nothing where all are alike."""
+    """How another of these machines, which have one key, differs from the first; empty if all are alike."""
     found = list(machines)
     return next((words for other in found[1:] if (words := other.apart(found[0]))), "")

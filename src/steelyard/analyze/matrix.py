@@ -1,4 +1,4 @@
-"""Models by stacks: which are right, which is fastest, and by how much over each of them."""
+"""A table of models by stacks: which stacks are right, which is fastest, and their speedups over each baseline."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ MOST_CELLS = 100_000
 FAILED = ("failed", "oom", "timeout", "crashed")
 
 Speedup = tuple[float, float | None, float | None, int]
-"""Baseline time over own time with its interval, and 1 where the two were weighed together."""
+"""Baseline time over own time with its interval, and 1 if the two were measured as a pair, else 0."""
 
 
 @dataclass(frozen=True)
 class TableRow:
-    """What is computed: a short name, and its parts."""
+    """A row of the table, which is what is computed: a short name, and its parts."""
 
     name: str
     workload: str
@@ -36,7 +36,7 @@ class TableRow:
 
 @dataclass(frozen=True)
 class Cell:
-    """One stack's answer for one row."""
+    """One stack's result for one row."""
 
     case: str
     status: str
@@ -45,7 +45,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class SpeedupMean:
-    """A geometric mean of speedups over n rows; its interval is that of rows which all err together, the widest there can be."""
+    """A geometric mean of speedups over n rows, with the widest possible interval: the errors of all rows add up."""
 
     mean: float
     n: int
@@ -55,7 +55,7 @@ class SpeedupMean:
 
 @dataclass(frozen=True)
 class Against:
-    """Everything compared with one column.
+    """All columns compared with one baseline column.
 
     `means` are over the rows where every column that ever worked is ok, so that they can be compared with each other; `each`
     are over the rows that the column shares with the baseline.
@@ -79,7 +79,7 @@ class Passes:
 
 @dataclass(frozen=True)
 class StackTable:
-    """The whole table; `by_baseline` has the most complete columns, the chosen one first."""
+    """The whole table; `by_baseline` has the most complete columns as baselines, the chosen one first."""
 
     baseline: str
     columns: list[str]
@@ -92,7 +92,7 @@ class StackTable:
 def matrix(
     seen: Sequence[PlacedRecord], runs: Sequence[Run], *, baseline: str | None = None, most: int = MOST_BASELINES, told: Words = words
 ) -> StackTable | None:
-    """The table of the newest records; None where no row has two stacks, or where it would be too large for anyone to read."""
+    """The table of the newest records; None if no row has two stacks, or if it would have more than MOST_CELLS cells."""
     records = {item.record.id: item for item in seen}
     laid = grid({id: item.record.case for id, item in records.items()}, told)
     places = {place: id for id, place in laid.place.items()}
@@ -138,7 +138,7 @@ Weighed = dict[tuple[str, str], Pair]
 
 
 def _weighed(runs: Sequence[Run], records: Mapping[str, PlacedRecord]) -> Weighed:
-    """Pairs by both cases, where both newest records are of the run that weighed them."""
+    """Pairs by the ids of both cases, if the newest records of both are from the run that measured the pair."""
     found: Weighed = {}
     for place, run in enumerate(runs):
         for pair in run.pairs:
@@ -163,7 +163,7 @@ def _against(
 def _speedups(
     base: int, cells: list[Cell | None], times: list[Figure | None], weighed: Weighed, made: Mapping[str, MadeOn]
 ) -> list[Speedup | None]:
-    """What was not weighed together has a speedup only where both were made on one kind of machine."""
+    """The speedups of one row; two cases that are not a pair have one only if both were made on one kind of machine."""
     before, known, found = cells[base], times[base], list[Speedup | None]()
     for place, (cell, own) in enumerate(zip(cells, times, strict=True)):
         if place == base and own:
@@ -201,7 +201,7 @@ def mean_of(speedups: Iterable[Speedup | None]) -> SpeedupMean | None:
 
 @dataclass(frozen=True)
 class Wins:
-    """In how many rows each stack is clearly the fastest, most first; `close` are rows whose two fastest cannot be told apart."""
+    """In how many rows each stack is clearly the fastest, most first; `close` counts rows whose two fastest cannot be distinguished."""
 
     by_column: dict[str, int]
     close: int
@@ -231,13 +231,13 @@ def wins(table: StackTable) -> Wins:
 
 
 def _incomparable(table: StackTable, row: int, first: int, second: int) -> bool:
-    """Whether two stacks that are ok have no speedup over each other, since different machines made them."""
+    """Whether two stacks that are ok have no speedup over each other, because different machines made them."""
     against = [(table.by_baseline.get(table.columns[place]), other) for place, other in ((first, second), (second, first))]
     return any(known and known.speedups[row][other] is None for known, other in against)
 
 
 def _apart(table: StackTable, row: int, first: int, second: int) -> bool:
-    """Whether one stack is surely faster than another: by their pair where they were weighed together, else by their times."""
+    """Whether one stack is clearly faster than another: by their pair if there is one, else by their times."""
     for place, other in ((first, second), (second, first)):
         against = table.by_baseline.get(table.columns[other])
         ratio = against.speedups[row][place] if against else None

@@ -1,13 +1,13 @@
-"""How much two runs of the same code differ: the noise that a comparison across time has to overcome.
+"""How much two runs of the same code differ: the noise in a comparison of runs made apart.
 
 A run is one draw of everything that stays the same within it: the process, its memory layout, the state of the machine in that hour. So the
-noise is learned between runs, never from the many samples inside one. It is learned from the first of these that is available: replicate
-runs of a side; earlier runs on the same machine; the spread of all cases, where most did not change; an assumption.
+noise is estimated between runs, never from the many samples inside one. It is estimated from the first of these that is available:
+replicate runs of a side; earlier runs on the same machine; the spread of all cases, if most did not change; an assumption.
 
-A shift common to all cases is treated separately. Where the runs of both sides take turns in time, or earlier runs show how
-far runs usually differ in all cases alike, it is noise like any other. Else it cannot be told from a change of the machine, so
-the interval covers both readings; and where the cases are too few to show what they did together, the noise between sessions
-is taken from earlier runs, or assumed, on top of that between replicates.
+A shift common to all cases is treated separately. If the runs of both sides take turns in time, or earlier runs show how
+much runs usually differ in all cases alike, it is noise like any other. Otherwise it cannot be distinguished from a change of the machine,
+so the interval covers both possibilities; and if there are too few cases to show a common shift, the noise between sessions
+is taken from earlier runs, or assumed, and added to that between replicates.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ MAD = 1.4826
 MAD_EFFICIENCY = 0.37
 TAIL, NORMAL_TAIL = 0.8, 1.2816
 UNLIKE = 3.0
-"""Cases differ in how noisy they are and every one has bad runs, so ratios reach further than their middle shows: like a t of 3 degrees.
+"""Degrees of freedom of a t distribution like that of the cases' ratios: its tails are heavy, as cases differ in noise and have bad runs.
 
-With 6, equal runs of 20 cases whose noise differs twofold and has the tails of such a t were called changed 8 to 10 times in 100.
+With 6, unchanged runs of 20 cases whose noise differs twofold and has such tails were called changed 8 to 10 times in 100.
 """
 TINY = 1e-6
 
 
 @dataclass(frozen=True)
 class Logs:
-    """One case: the logarithm of its figure by run of each side, and the variance that the records themselves admit."""
+    """One case: the logarithm of its figure by run of each side, and the variance within its records."""
 
     base: Mapping[int, float]
     head: Mapping[int, float]
@@ -56,15 +56,15 @@ class Logs:
 
     @property
     def freedom(self) -> int:
-        """How many replicates there are beyond the first of each side."""
+        """The number of replicates beyond the first of each side."""
         return len(self.base) + len(self.head) - 2
 
 
 @dataclass(frozen=True)
 class Noise:
-    """SD of each case's log-ratio; `shift` is what all cases moved together, which may come from the machine.
+    """SD of each case's log-ratio; `shift` is the common shift of all cases, which may come from the machine.
 
-    `common` is how far the two sides differ in all cases alike without a change; None if it is unknown.
+    `common` is how much the two sides differ in all cases alike without a change; None if it is unknown.
     """
 
     spreads: Mapping[str, Spread]
@@ -75,14 +75,17 @@ class Noise:
 
 @dataclass(frozen=True)
 class Past:
-    """What earlier runs show: SD of one run's log-time by case, without what a run does to all cases alike where `shared` has that."""
+    """Noise known from earlier runs: `own` is the SD of one run's log-time by case, `shared` that of the shift common to all its cases.
+
+    If `shared` is unknown, `own` includes it.
+    """
 
     own: Mapping[str, Spread]
     shared: Spread | None
     runs: int
 
     def of(self, case: str) -> Spread | None:
-        """All the noise of one run of a case, both parts."""
+        """The whole noise of one run of a case, with both parts."""
         own = self.own.get(case)
         if own is None or self.shared is None:
             return own
@@ -98,7 +101,7 @@ def between_runs(
     alpha: float = 0.01,
     past: Past | None = None,
 ) -> Noise:
-    """Choose the best source of knowledge about noise between runs, and say which it was."""
+    """Estimate the noise between runs from the best source available, and name the source in `words`."""
     least = LEAST if floor is None else max(floor, TINY)
     earlier = _from_past(found, past, least) if past else None
     if max((logs.freedom for logs in found.values()), default=0) >= 2:
@@ -149,13 +152,13 @@ def _after_the_past(known: Noise, earlier: Noise) -> Noise:
 
 
 def _sum(one: Spread, other: Spread) -> Spread:
-    """Two independent sources of noise as one, with the degrees of freedom of Welch and Satterthwaite."""
+    """The sum of two independent sources of noise, with the degrees of freedom of Welch and Satterthwaite."""
     first, second = one.sd**2, other.sd**2
     return Spread(math.sqrt(first + second), (first + second) ** 2 / (first**2 / one.freedom + second**2 / other.freedom))
 
 
 def _from_cases(found: Mapping[str, Logs], least: float) -> Noise:
-    """Under the assumption that most cases did not change, their ratios show the noise, and their common shift that of the machine."""
+    """The noise from the spread of the cases' ratios, and the machine's shift from their median, assuming that most did not change."""
     ratios = [logs.ratio for logs in found.values()]
     shift, usual = median(ratios), median([logs.within for logs in found.values()])
     sd = robust_sd([ratio - shift for ratio in ratios])
@@ -168,9 +171,9 @@ def _from_cases(found: Mapping[str, Logs], least: float) -> Noise:
 
 
 def _from_replicates(found: Mapping[str, Logs], least: float, alternating: bool, alpha: float) -> tuple[Noise, bool]:
-    """Variance between replicates in two parts: what a whole run shares, known by few runs, and what each case adds.
+    """The noise between replicates, from two parts: one common to all cases of a run, known from few runs, and one of each case.
 
-    Also whether the two are known apart: whether every replicate has cases enough to show what its run did to all of them.
+    Also whether the two parts are known separately, for which every replicate needs at least MANY cases.
     """
     rest = {id: _residuals(logs) for id, logs in found.items()}
     shared, runs_freedom = _shared_by_run(rest)
@@ -196,7 +199,7 @@ def _from_replicates(found: Mapping[str, Logs], least: float, alternating: bool,
 
 
 def _between_sessions(known: Noise, sd: float) -> Noise:
-    """Replicates made one after the other share an hour: the noise between hours is added, once for each side."""
+    """Add assumed noise between sessions, once for each side, because replicates made one after the other are from the same hour."""
     drift = Spread(math.sqrt(2) * sd, ASSUMED_FREEDOM)
     spreads = {id: _sum(spread, drift) for id, spread in known.spreads.items()}
     words = f"{known.words}, and {percent(sd)} assumed between the sides, whose runs do not take turns in time"
@@ -207,7 +210,7 @@ Residuals = dict[tuple[int, int], float]
 
 
 def _residuals(logs: Logs) -> Residuals:
-    """Each run's distance from the mean of its side, where there is more than one."""
+    """Each run's distance from the mean of its side, for sides with more than one run."""
     found = {}
     for side, values in enumerate((logs.base, logs.head)):
         if len(values) > 1:
@@ -217,7 +220,7 @@ def _residuals(logs: Logs) -> Residuals:
 
 
 def _shared_by_run(rest: Mapping[str, Residuals]) -> tuple[dict[tuple[int, int], float], int]:
-    """The shift common to all cases of a run, with degrees of freedom; None if the cases are too few."""
+    """The shift common to all cases of each run, with its degrees of freedom; empty if there are too few cases."""
     by_run: dict[tuple[int, int], list[float]] = {}
     for residuals in rest.values():
         for run, value in residuals.items():
@@ -233,7 +236,7 @@ def _own_variance(residuals: Residuals, shared: Mapping[tuple[int, int], float],
 
 
 def _inflated(shared: Mapping[tuple[int, int], float], runs_freedom: int, freedom: float, alpha: float) -> float:
-    """The variance shared by a run, widened for being known from few runs, so that one t quantile serves both parts."""
+    """The variance common to a run, widened because it is known from few runs, so that one t quantile fits both parts."""
     return _variance(shared, runs_freedom) * (t_quantile(1 - alpha / 2, float(runs_freedom)) / t_quantile(1 - alpha / 2, freedom)) ** 2
 
 
@@ -242,7 +245,7 @@ def _variance(shared: Mapping[tuple[int, int], float], freedom: int) -> float:
 
 
 def _moderated(variance: float, freedom: int, prior: Spread) -> float:
-    """A case's own variance with that of the others; never below its own, since other cases being quiet does not make this one quiet."""
+    """A case's variance averaged with the prior; never below its own, since other cases being quiet does not make this one quiet."""
     if not freedom:
         return prior.sd**2
     weight = prior.freedom or freedom
@@ -250,10 +253,10 @@ def _moderated(variance: float, freedom: int, prior: Spread) -> float:
 
 
 def _prior(known: Sequence[tuple[float, int]], *, alike: bool) -> Spread:
-    """The variance of a case estimated from the other cases: its usual size, and how much alike the cases are.
+    """The prior for a case's variance, from all cases: its usual size, and degrees of freedom that say how similar the cases are.
 
-    The moments of the log-variances decide (Smyth 2004): alike, and the pool counts fully; unlike, and each stands alone.
-    Where the cases are few their runs moved together, so the pool has a size but no degrees of freedom of its own.
+    The moments of the log-variances decide (Smyth 2004): similar cases are pooled fully, dissimilar ones hardly at all.
+    With `alike` False, for few cases, their runs moved together, so the pool has a size but no degrees of freedom of its own.
     """
     total = sum(freedom for _, freedom in known)
     mean = math.fsum(freedom * variance for variance, freedom in known) / total
@@ -270,7 +273,7 @@ def _prior(known: Sequence[tuple[float, int]], *, alike: bool) -> Spread:
 
 
 def robust_sd(away: Sequence[float]) -> float:
-    """The SD of distances from a middle: by their median and, if that says more, by the edge of their inner four fifths."""
+    """A robust SD of distances from a centre: the larger of two estimates, one from their median and one from their 80 % quantile."""
     ordered = sorted(map(abs, away))
     return max(MAD * median(ordered), ordered[int(TAIL * (len(ordered) - 1))] / NORMAL_TAIL)
 
@@ -291,7 +294,7 @@ def digamma(x: float) -> float:
 
 
 def trigamma(x: float) -> float:
-    """Second derivative of log gamma, likewise."""
+    """Second derivative of log gamma, computed like digamma."""
     below = 0.0
     while x < 8:
         below += 1 / x**2

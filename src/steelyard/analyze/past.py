@@ -1,8 +1,8 @@
 """The noise between runs, estimated from earlier runs on a machine, so that it need not be estimated from two runs or assumed.
 
-Only differences between one run and the next of the same case are looked at. A real change of level is one large difference
-among many small ones, and the scale is one that a few large ones do not move, so earlier changes of level do not affect it. Where the cases
-are many, what a run did to all of them alike is known apart from what each adds.
+Only differences between consecutive runs of the same case are used. A real change of level is one large difference
+among many small ones, and a few large ones do not move the robust scale, so earlier changes of level do not affect it. With many cases,
+the shift that a run has in all of them is separated from the noise of each case.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from steelyard.store.index import Entry, Index
 from steelyard.store.runs import Run, Store, moment
 
 FEWEST = 4
-"""Differences between neighbours that a case needs: five earlier runs."""
+"""The fewest differences between consecutive runs that a case needs, which is five earlier runs."""
 MOST = 100
 """The number of newest differences used: older ones say little about the machine today."""
 MOST_FREEDOM = 6.0
 
 Times = Mapping[str, Sequence[tuple[str, float]]]
-"""The times of each case with the runs they are of, oldest first."""
+"""Each case's runs with their times, oldest first."""
 Step = tuple[str, str]
-"""One run and the next that has the case."""
+"""A run, and the next run that has the case."""
 
 
 def learn(times: Times) -> Past | None:
-    """The noise that earlier runs show; None where there are too few of them."""
+    """The noise that earlier runs show; None if there are too few runs."""
     steps = {case: dict(_steps(found)) for case, found in times.items()}
     steps = {case: found for case, found in steps.items() if len(found) >= FEWEST}
     if not steps:
@@ -56,7 +56,7 @@ def _steps(times: Sequence[tuple[str, float]]) -> Iterable[tuple[Step, float]]:
 
 
 def _together(steps: Collection[Mapping[Step, float]]) -> dict[Step, float]:
-    """The common shifts of all cases from one run to the next, if enough cases are in both; empty if that is rarely so."""
+    """The common shifts of all cases from one run to the next, where enough cases are in both; empty if that is rare."""
     found: dict[Step, list[float]] = {}
     for values in steps:
         for step, value in values.items():
@@ -66,7 +66,7 @@ def _together(steps: Collection[Mapping[Step, float]]) -> dict[Step, float]:
 
 
 def _scale(steps: Sequence[float]) -> Spread:
-    """The noise of one run by differences of two."""
+    """The noise of one run, from differences between two."""
     freedom = min(MOST_FREEDOM, max(FEWEST_FREEDOM, MAD_EFFICIENCY * len(steps)))
     return Spread(max(robust_sd(steps), TINY) / math.sqrt(2), freedom)
 

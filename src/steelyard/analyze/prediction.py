@@ -1,4 +1,4 @@
-"""How long a step takes, from measurements of the calls that it is made of."""
+"""Predicts how long a step takes from measurements of its calls."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from steelyard.model.record import Record
 
 @dataclass(frozen=True)
 class StepPrediction:
-    """The time of all calls of a step, in seconds, with a 95 % interval, and `recorded`, what the step took where it was recorded.
+    """The time of all calls of a step, in seconds, with a 95 % interval; `recorded` is the step's time when it was recorded.
 
-    `calls` are those with a time, `missing` those of cases that gave none. Time between calls is not included.
+    `calls` counts the calls with a time, `missing` those of cases without one. Time between calls is not included.
     """
 
     seconds: float

@@ -1,8 +1,8 @@
 """The command that measures a case again as its run did: with its files, its environment, its base, and every setting that is not a
 default.
 
-`show`, `gate`, `report` and the tables of failures all print this one; if a command line could not give the same case with the same
-settings, none is printed.
+`show`, `gate`, `report` and the tables of failures all print this command; if no command line gives the same case with the same
+settings, they print none.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ Render = Callable[[str, Any], list[str]]
 
 
 def repeat_line(record: Record, header: Header, base: Record | None = None) -> str:
-    """The command for one record of a run, empty where there is none: another tool's case, or words that a shell line cannot carry.
+    """The command that measures one record of a run again; empty for another tool's case, or if a shell line cannot express it.
 
-    `base` is what a program was weighed against, since programs are compared by naming both.
+    `base` is the record that a program was compared with, since a comparison of programs names both.
     """
     try:
         case = Case.parse(record.id)
@@ -57,7 +57,7 @@ def repeat_line(record: Record, header: Header, base: Record | None = None) -> s
 
 
 def repeat_lines(runs: Sequence[Run]) -> Callable[[str, str], str]:
-    """A function from a case and its base to the line of the newest of these runs that has the case; empty where none has."""
+    """A function from a case and its base to the command from the newest of these runs with that case; empty if none has it."""
     known = {record.id: (record, run.header) for run in runs for record in run.records}
 
     def line(case: str, base: str) -> str:
@@ -89,7 +89,7 @@ def _template(params: Mapping[str, Any]) -> list[Any]:
 
 
 def _scanned(programs: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The axes that are filled in, each with the values of the base and of the case, the base's first."""
+    """Options for the axes filled into programs, each with the base's value first, then the case's."""
     found: dict[str, list[Any]] = {}
     for params in programs:
         for name, value in values_of(params).items():
@@ -98,7 +98,7 @@ def _scanned(programs: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _options(asked: Mapping[str, Any], case: Case) -> Iterator[str]:
-    """Words for every setting that is not the usual one; values that a setting cannot have are left out."""
+    """Command-line options for every setting that is not the default; invalid values are left out."""
     for item in fields(Settings):
         value = asked.get(item.name, item.default)
         if value is None or value == item.default or item.name not in _RENDER:

@@ -1,4 +1,4 @@
-"""Cases by what they compute and by how: the rows and the columns of every table that lays stacks beside each other."""
+"""Arranges cases by what they compute and how: the rows and the columns of every table that compares stacks."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ UNSAID = ("mode", "threads", "ranks")
 Plain = Mapping[str, Any]
 Words = Callable[[Plain], dict[str, str]]
 Quad = tuple[float, float | None, float | None, int | None]
-"""A figure as a page has it: value, both ends of its interval, and over how many samples."""
+"""A figure as pages use it: value, both ends of its interval, and the number of samples."""
 
 
 @dataclass(frozen=True)
 class PlacedRecord:
-    """A record in its place: in which of the runs, and its number there, from one."""
+    """A record and its place: the index of its run, and its number in that run, counted from one."""
 
     record: Record
     run: int
@@ -30,7 +30,7 @@ class PlacedRecord:
 
 
 def newest(runs: Sequence[Run]) -> list[PlacedRecord]:
-    """The last record of each case among runs that stand oldest first, in the order in which the cases were first seen."""
+    """The last record of each case among runs sorted oldest first, in the order in which the cases were first seen."""
     found: dict[str, PlacedRecord] = {}
     for place, run in enumerate(runs):
         for number, record in enumerate(run.records, 1):
@@ -39,17 +39,17 @@ def newest(runs: Sequence[Run]) -> list[PlacedRecord]:
 
 
 def quad(figure: Figure | None) -> Quad | None:
-    """The numbers of a figure."""
+    """The numbers of a figure; None without one."""
     return None if figure is None else numbers_of(figure)
 
 
 def numbers_of(figure: Figure) -> Quad:
-    """Value, both ends, and how many samples."""
+    """A figure's value, both ends of its interval, and its number of samples."""
     return (figure.value, figure.low, figure.high, figure.n)
 
 
 def words(case: Plain) -> dict[str, str]:
-    """What tells two cases of a workload apart besides backend and variant, each as the text to show."""
+    """What can differ between cases of a workload besides backend and variant, each as the text to show."""
     params = dict(case.get("params") or {})
     dtype = params.pop("dtype", None)
     found = {key: f"{key}={value_text(value)}" for key, value in params.items()}
@@ -61,7 +61,7 @@ def words(case: Plain) -> dict[str, str]:
 
 
 def once(told: Words) -> Words:
-    """The same words, found once for each case; cached by the identity of the case object."""
+    """A function with the results of `told`, each cached by the identity of the case object."""
     known: dict[int, tuple[Plain, dict[str, str]]] = {}
 
     def remembered(case: Plain) -> dict[str, str]:
@@ -73,7 +73,7 @@ def once(told: Words) -> Words:
 
 
 def parse(id: str) -> dict[str, Any]:
-    """A case as plain data from its id; another name is taken as a workload."""
+    """A case as plain data from its id; any other name is taken as a workload."""
     try:
         return Case.parse(id).plain()
     except (UsageError, ValueError):
@@ -109,7 +109,7 @@ def grid(cases: Mapping[str, Plain], told: Words = words) -> Grid:
 
 
 def stacks(cases: Mapping[str, Plain], said: Mapping[str, Mapping[str, str]] | None = None) -> dict[str, str]:
-    """The name of each case's stack: `torch/compile`, with device, environment and flags where they are not the same everywhere."""
+    """The name of each case's stack: `torch/compile`, with device, environment and flags where these differ between cases."""
     said = said or {id: words(case) for id, case in cases.items()}
     varying = varying_words({name: text for name, text in table.items() if _is_how(name)} for table in said.values())
     found = {}
@@ -137,12 +137,12 @@ def pick(columns: Sequence[str], counts: Mapping[str, int], asked: str | None) -
 
 
 def bare(column: str) -> str:
-    """Backend and variant in a column's name."""
+    """Only backend and variant of a column's name."""
     return f"{column.partition('/')[0]}/{variant_of(column)}"
 
 
 def varying_words(tables: Iterable[Mapping[str, str]]) -> set[str]:
-    """The words that are not the same in all tables; one that some tables lack is not."""
+    """The names whose words are not the same in all tables, or are missing in some."""
     known = list(tables)
     names = {name for table in known for name in table}
     return {name for name in names if len({table.get(name) for table in known}) > 1}
@@ -159,7 +159,7 @@ def _row_key(case: Plain) -> str:
 
 
 def _names(rows: Mapping[str, Plain], own: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
-    """Workload and whatever is not the same in all of its rows; a number is added where two would be called the same."""
+    """A name for each row: its workload and what differs between the workload's rows; a number is added if two names are the same."""
     by_workload: dict[str, list[str]] = {}
     for key, case in rows.items():
         by_workload.setdefault(str(case.get("workload", "")), []).append(key)

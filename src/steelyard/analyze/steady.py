@@ -1,7 +1,7 @@
-"""Removes changes of level that are only a noisy period, when several noisy nights lie on one side by chance.
+"""Removes changes of level that are only chance: several runs of a noisy period that are on one side.
 
-The search for changes takes every run to be as noisy as the next. In a stretch of nights that scatter four times as much, three in a row on
-the same side are common, and would count as a level of their own. So each change is tested again with every run in units of the noise
+The search for changes assumes that all runs are equally noisy. In a period of nights that scatter four times as much, three in a row on
+the same side are common, and would count as a new level. So each change is tested again with every run in units of the noise
 around it, and kept only if it is still clear.
 """
 
@@ -35,9 +35,9 @@ def steady(values: Sequence[float], splits: Sequence[Split]) -> list[Split]:
 
 
 def local_noise(series: Floats) -> Floats:
-    """How much noisier than usual the runs around each one are, from the differences between neighbours, of which a step has only one.
+    """How much noisier than usual the runs around each run are, from differences between neighbours; a change of level affects only one.
 
-    Less than twice the usual is chance, and counts as 1.
+    A ratio up to RESTLESS may be chance, and counts as 1.
     """
     jumps = np.abs(np.diff(series))
     usual = float(np.median(jumps)) if len(jumps) else 0.0
@@ -49,7 +49,7 @@ def local_noise(series: Floats) -> Floats:
 
 
 def _chance(series: Floats, noise: Floats, start: int, cut: int, stop: int) -> float:
-    """How likely a split as clear as this one is in a random order, in units of the local noise; 1 where the clearest lies elsewhere."""
+    """The probability of a split this clear in a random order, in units of the local noise; 1 if the clearest split is elsewhere."""
     part = series[start:stop]
     found = clearest((part - np.median(part)) / noise[start:stop], inner=False)
     return found.p if found and abs(start + found.stop - cut) <= NEAR else 1.0

@@ -1,4 +1,4 @@
-"""A figure over an axis: which parameters were varied, and the line that each stack draws over them."""
+"""Figures over an axis: which parameters were varied, and each stack's line over them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class SweepPoint:
 
 @dataclass(frozen=True)
 class StackLine:
-    """One stack over the axis, in the order of the axis."""
+    """One stack's points, in the order of the axis."""
 
     name: str
     points: list[SweepPoint]
@@ -37,7 +37,7 @@ class StackLine:
 class Sweep:
     """One workload over one of its parameters, all others fixed.
 
-    `kind` says whether the axis is a scale or a list of names; numbers that no scale reaches, such as huge integers, are names.
+    `kind` is whether the axis is a scale or a list of names; numbers too large for a scale, such as huge integers, are names.
     """
 
     workload: str
@@ -59,7 +59,7 @@ class _Place:
 
 
 def sweeps(seen: Sequence[PlacedRecord], *, baseline: str | None = None, most: int = 30_000, told: Words = words) -> list[Sweep]:
-    """Every axis that varies while all else is fixed, numbers first, the longest first; `most` points in all."""
+    """Every axis that varies while all else is fixed, numbers first, the longest first; at most `most` points in total."""
     cases = {item.record.id: item.record.case for item in seen}
     said = {id: told(case) for id, case in cases.items()}
     names = stacks(cases, said)
@@ -134,7 +134,7 @@ def _base(names: list[str], counts: Mapping[str, int], asked: str | None) -> str
 
 
 def _order(axis: str, members: Sequence[_Place], numbers: bool) -> dict[str, float]:
-    """Numbers by size, names as they were first seen."""
+    """The order of the axis: numbers by size, names as they were first seen."""
     if numbers:
         return {place.texts[axis]: float(place.values[axis]) for place in members}
     return {text: float(index) for index, text in enumerate(dict.fromkeys(place.texts[axis] for place in members))}

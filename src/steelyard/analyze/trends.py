@@ -1,7 +1,7 @@
-"""Speedup over runs: how each stack stands against the oldest time of a baseline, in the middle, at the edges, and now.
+"""Speedup over runs: each stack compared with the oldest time of a baseline, by its mean, by its quantiles, and in its newest run.
 
-These are the questions of PyTorch/XLA's three reports. Its `speedup` is the geometric mean by date, its `histogram` the
-percentiles by date, and its `latest` the workloads of each stack's newest run from the slowest to the fastest.
+PyTorch/XLA has a report for each of these: `speedup` is the geometric mean by date, `histogram` the percentiles by date, and
+`latest` the workloads of each stack's newest run from the slowest to the fastest.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from steelyard.model.record import Figure
 from steelyard.store.runs import moment
 
 Rows = Mapping[str, Point]
-"""A point of each row."""
+"""One point for each row."""
 QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9)
 FEWEST = 2
 
@@ -28,8 +28,8 @@ FEWEST = 2
 class Trend:
     """One stack in one run: the geometric mean of its speedups over n rows, and their quantiles.
 
-    The rows are those that all stacks of the run have, so that stacks can be compared; where they share none,
-    the stack's own.
+    The rows are those that all stacks of the run have, so that stacks can be compared; if they share none,
+    the stack's own rows.
     """
 
     run: str
@@ -46,7 +46,7 @@ class Trend:
 
 @dataclass(frozen=True)
 class Standing:
-    """One row of a stack's newest run: its speedup, with an interval that takes both times at their worst."""
+    """One row of a stack's newest run: its speedup, with the widest interval that the two times allow."""
 
     column: str
     row: str
@@ -57,7 +57,7 @@ class Standing:
 
 @dataclass(frozen=True)
 class Trends:
-    """All of it; a speedup is the baseline's oldest time of the row over the stack's time in that run."""
+    """The speedups of all stacks; a speedup is the baseline's oldest time of the row over the stack's time in that run."""
 
     baseline: str
     columns: list[str]
@@ -66,7 +66,7 @@ class Trends:
 
 
 def trends(series: Mapping[str, History], cases: Mapping[str, Plain], *, baseline: str | None = None, told: Words = words) -> Trends | None:
-    """Speedups over time, from series of one machine; None where there are fewer than two runs or no baseline."""
+    """Speedups over time, from series of one machine; None if there are fewer than two runs or no baseline."""
     known = _of_one_machine({id: item for id, item in series.items() if item.points and id in cases})
     runs = _runs(known)
     if len(runs) < FEWEST:
@@ -89,7 +89,7 @@ def trends(series: Mapping[str, History], cases: Mapping[str, Plain], *, baselin
 
 
 def _of_one_machine(series: Mapping[str, History]) -> dict[str, History]:
-    """Only those of the machine with the newest point: times of two machines have no ratio."""
+    """Only the series of the machine with the newest point, since times of two machines have no ratio."""
     if not series:
         return {}
     newest = max(series.values(), key=lambda item: moment(item.points[-1].created)).machine_key
@@ -97,7 +97,7 @@ def _of_one_machine(series: Mapping[str, History]) -> dict[str, History]:
 
 
 def _runs(series: Mapping[str, History]) -> dict[str, str]:
-    """When each run began, oldest first."""
+    """The start of each run, oldest first."""
     found: dict[str, str] = {}
     for item in series.values():
         for point in item.points:

@@ -16,14 +16,14 @@ from steelyard.backends._numbers import Stream
 
 
 def normals(stream: Stream, shape: Sequence[int], scale: float, dtype: Any) -> Any:
-    """Normal numbers times a scale, in any format; to be called where JAX has whole numbers of 64 bits."""
+    """Return normal numbers times a scale, in any format; 64-bit integers must be enabled in JAX."""
     keys = np.asarray(_numbers.keys_of(stream), np.int64)
     return _normals(keys, _numbers.quantiles(), np.float32(scale), tuple(shape), dtype)
 
 
 @functools.partial(jax.jit, static_argnums=(3, 4))
 def _normals(keys: Any, table: Any, scale: Any, shape: tuple[int, ...], dtype: Any) -> Any:
-    """One program for all arrays of a shape: the stream is its argument."""
+    """Return numbers for the keys of a stream; keys are arguments, so that one program serves all arrays of a shape."""
     count = math.prod(shape)
     blocks = jnp.arange(-(-count // 8), dtype=jnp.int64)
     words = jnp.stack(_numbers.mixed(blocks, [(keys[number, 0], keys[number, 1]) for number in range(_numbers.ROUNDS)]), axis=-1)

@@ -32,12 +32,12 @@ class CompileWork:
     programs: int = 0
 
     def since(self, earlier: CompileWork) -> CompileWork:
-        """Between two readings."""
+        """Return the work done since an earlier reading."""
         return CompileWork(*(now - then for now, then in zip(astuple(self), astuple(earlier), strict=True)))
 
 
 class Compilations:
-    """JAX's own events of compiling, counted from the moment the backend is loaded; there is one per process."""
+    """Counts JAX's compile events from the moment the backend is loaded; there is one instance per process."""
 
     def __init__(self) -> None:
         self.seconds = dict.fromkeys(EVENTS.values(), 0.0)
@@ -45,14 +45,14 @@ class Compilations:
         jax.monitoring.register_event_duration_secs_listener(self.hear)
 
     def hear(self, name: str, seconds: float, **more: Any) -> None:
-        """One event of JAX's."""
+        """Count one event that JAX reports."""
         phase = EVENTS.get(name)
         if phase is not None:
             self.seconds[phase] += seconds
             self.programs += phase == "compiling"
 
     def read(self) -> CompileWork:
-        """The counters as they stand now."""
+        """Return the present counters."""
         return CompileWork(**self.seconds, programs=self.programs)
 
 
@@ -60,18 +60,19 @@ COMPILATIONS = Compilations()
 _COMPILED: dict[str, Any] = {}
 PRODUCTS = ("dot_general", "conv_general_dilated")
 CONSTANT = "jax.const"
-"""What marks an argument of a program that is a constant of the function."""
+"""Marks an argument of a program that is a constant of the function."""
 MOST_HELD = 2**24
-"""Bytes of constants that are read to know a program again."""
+"""Most bytes of constants that are hashed to recognise a program; a program with more is compiled each time."""
 LESS_EFFORT = {"gpu": {"xla_gpu_autotune_level": 0}, "cpu": {"xla_backend_optimization_level": 0}}
-"""XLA options for a program that is called a few times at most: to try out no kernels, and to optimize no machine code."""
+"""XLA options for a program that is called only a few times: no autotuning of kernels, no optimization of machine code."""
 
 
 class KeptProgram:
-    """A whole call that is compiled once however often it is built: programs go by their text, where JAX has them by the function.
+    """A whole call that is compiled once however often it is rebuilt: programs are cached by their text, not by function as JAX does.
 
-    For references, which are built anew for every set of values that is tried, and at large sizes take longer to compile than to
-    run. Arrays of the function's own go by what is in them; where they are large or cannot be found, it is compiled each time.
+    Used for references, which are rebuilt for every set of values that is tried, and which at large sizes take longer to compile
+    than to run. The values of arrays that the function holds are part of the key; if those are large or not found, it is compiled
+    each time.
     """
 
     def __init__(self, fn: Callable[..., Any]) -> None:
@@ -94,12 +95,12 @@ class KeptProgram:
         return _COMPILED[digest.hexdigest()](*arrays)
 
     def lower(self, *args: Any, **kwargs: Any) -> Any:
-        """The call before it is compiled."""
+        """Return the lowered call, not yet compiled."""
         program, arrays = self.of_arrays(args, kwargs)
         return program.lower(*arrays)
 
     def of_arrays(self, args: Any, kwargs: Any) -> tuple[Any, list[Any]]:
-        """The call as a function of its arrays alone, all of them, so that two programs of one text do the same with them."""
+        """Return the call as a function of all its arrays, and the arrays: programs with the same text then compute the same."""
         leaves, shape = jax.tree_util.tree_flatten((args, kwargs))
         places = [place for place, item in enumerate(leaves) if isinstance(item, (jax.Array, np.ndarray))]
         arrays = [leaves[place] for place in places]
@@ -113,7 +114,7 @@ class KeptProgram:
 
 
 def quickly_compiled(lowered: Any) -> Any:
-    """Compiled with less effort; an XLA without these options compiles as usual."""
+    """Compile with less effort; an XLA without these options compiles as usual."""
     if options := LESS_EFFORT.get(jax.default_backend()):
         with contextlib.suppress(jax.errors.JaxRuntimeError, ValueError):
             return lowered.compile(compiler_options=options)
@@ -121,7 +122,7 @@ def quickly_compiled(lowered: Any) -> Any:
 
 
 def constants(closed: Any) -> list[Any]:
-    """The arrays that a program holds itself, those of programs within it too; newer versions of JAX have single numbers among them."""
+    """Return the arrays held by a program and the programs within it; newer versions of JAX hold single numbers too."""
     found = list(getattr(closed, "consts", ()))
     for step in getattr(closed, "jaxpr", closed).eqns:
         found += [item.val for item in step.invars if hasattr(item, "val")]
@@ -131,9 +132,9 @@ def constants(closed: Any) -> list[Any]:
 
 
 def formats_within(fn: Callable[..., Any], args: Sequence[Any]) -> set[Any]:
-    """The formats of arrays that a function holds and of those that it multiplies; of all numbers in it where it does neither.
+    """Return the formats of arrays that a function holds or multiplies; those of all its values if there are none.
 
-    Nothing for what cannot be traced.
+    Empty for a function that cannot be traced.
     """
     program, arrays = KeptProgram(fn).of_arrays(tuple(args), {})
     try:
@@ -151,7 +152,7 @@ def _is_array(item: Any) -> bool:
 
 
 def _steps(program: Any) -> Iterator[Any]:
-    """All steps of a program, those of programs within it too."""
+    """Yield all steps of a program and of the programs within it."""
     for step in program.eqns:
         yield step
         for inner in _inner(step):
@@ -174,7 +175,7 @@ def forget_programs() -> None:
 
 
 class WaitedTimer(HostTimer):
-    """The host's clock for work that JAX's threads do; a block in which XLA compiled does not count."""
+    """The host's clock for work that JAX's threads do; a block during which XLA compiled is discarded."""
 
     def __init__(self, threads: int = 1) -> None:
         super().__init__(threads=max(2, threads))
@@ -184,9 +185,9 @@ class WaitedTimer(HostTimer):
 
 
 class QueueTimer(WaitedTimer):
-    """The same for an accelerator: calls follow each other on its queue, as they do in a program, and the last one is waited for.
+    """A `WaitedTimer` for accelerators: calls are queued back to back, as in a program, and only the last one is waited for.
 
-    `started` gives the function whose call ends when it is handed over, and None for one that has no such form.
+    `started` returns a task's function that returns once its work is queued, or None if the task has no such form.
     """
 
     def __init__(self, threads: int, started: Callable[[Task], Callable[..., Any] | None]) -> None:
@@ -194,7 +195,7 @@ class QueueTimer(WaitedTimer):
         self.started = started
 
     def bind(self, task: Task) -> Loop:
-        """A loop that waits once, where calls may be queued."""
+        """Return a loop that waits once, after its last call, where calls may be queued."""
         hand_over = self.started(task) if task.prepare is None and not task.times_itself else None
         if hand_over is None:
             return super().bind(task)

@@ -1,8 +1,8 @@
-"""Memory that no old answer lies in: what the next call is handed for its results holds random numbers of their own scale.
+"""Fills the memory that the next call gets for its results with random numbers, so that it holds no old answer.
 
-An allocator hands out what was freed last. A call that leaves part of its result unwritten would answer with what an earlier one,
-or the reference, left there. Zeros or NaN would be as good as an answer for some, and are a sign for those that look; numbers that
-could be results are neither. They are drawn anew each time.
+An allocator hands out the memory that was freed last. A call that leaves part of its result unwritten would return what an earlier
+call, or the reference, left there. Zeros or NaN could pass as an answer, or be recognised by a candidate that looks for them; random
+numbers of the result's scale do neither. They are drawn anew each time.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from typing import Any
 import numpy as np
 
 BLOCKS: tuple[tuple[int, int], ...] = ((2**12, 16), (2**20, 4), (2**25, 2))
-"""How many blocks are filled, by their size in bytes: an allocator keeps many small ones ready, and takes huge ones from the system,
-which gives zeros."""
+"""(Largest size in bytes, number of blocks to fill): an allocator keeps many small blocks ready, and takes huge ones from the system,
+which are zeroed."""
 PATTERN = 8191
-"""Numbers that are drawn; larger blocks repeat them, and no row of an array has a length that would line them up."""
+"""How many numbers are drawn; larger blocks repeat them. It is prime, so that the repeats do not line up with the rows of an array."""
 
 SEEN = 2**14
-"""Values that say what the scale of an array is."""
+"""How many values an array's scale is estimated from."""
 
 Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True)
 class Sketch:
-    """What is known of one array of an answer without keeping it: its format, its shape and some of its values."""
+    """Format, shape and some values of one array of an answer, so that the array itself need not be kept."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -41,14 +41,14 @@ class Sketch:
 
 
 def sketch(leaf: Any) -> Sketch:
-    """Of an array where it lies, or on the host."""
+    """Return the sketch of an array, read on its device if it is on one."""
     if leaf.there is None:
         return Sketch(leaf.dtype, leaf.shape, np.array(leaf.data.reshape(-1)[:SEEN]))
     return Sketch(leaf.dtype, leaf.shape, np.array(leaf.read(leaf.there.reshape(-1)[:SEEN])))
 
 
 def pattern(rng: np.random.Generator, like: Array) -> Array:
-    """Finite numbers that could be in an answer: fractions of its scale, whole numbers of its range and a little beyond."""
+    """Return finite numbers that could be in an answer: floats of its scale, or integers in its range and a little beyond."""
     seen = like.reshape(-1)
     if like.dtype.kind == "b":
         return rng.integers(0, 2, PATTERN).astype(np.bool_)
@@ -73,9 +73,9 @@ def litter_host(
     take: Callable[[int], Array] = lambda size: np.empty(size, np.uint8),
     written: Callable[[Array, str], Array] = lambda drawn, dtype: drawn.view(np.uint8),
 ) -> None:
-    """Take the blocks that the host's allocator would hand out next for such arrays, fill them, and give them back.
+    """Fill the blocks that the host's allocator would hand out next for such arrays, and free them again.
 
-    `take` gives a block of so many bytes, and `written` the bytes of numbers in one of the framework's formats.
+    `take` returns a block of so many bytes, and `written` returns numbers as bytes in one of the framework's formats.
     """
     rng = np.random.default_rng()
     held: list[Array] = []
@@ -92,7 +92,7 @@ def litter_host(
 
 
 def repeat_into(block: Array, drawn: Array) -> None:
-    """Write a pattern again and again, up to the end."""
+    """Fill a block with repeats of a pattern."""
     whole = len(block) // len(drawn)
     if whole:
         block[: whole * len(drawn)].reshape(whole, len(drawn))[:] = drawn
@@ -100,6 +100,6 @@ def repeat_into(block: Array, drawn: Array) -> None:
 
 
 def release(held: list[Any]) -> None:
-    """Free blocks in reverse order: an allocator that hands out what came back last begins where it began."""
+    """Free blocks in reverse order, so that an allocator that reuses the last freed block starts with the first one again."""
     while held:
         held.pop()

@@ -1,4 +1,4 @@
-"""What the kernel says of the memory of this process."""
+"""The memory use of this process as the kernel reports it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from steelyard.errors import Unsupported
 
 
 def library_memory() -> float:
-    """Bytes of this process that are pages of program files: they appear when code is first run, whatever runs it."""
+    """Return the bytes of this process that are pages of program files; they grow whenever code first runs, in any case."""
     total, counted = 0.0, False
     with contextlib.suppress(OSError), Path("/proc/self/smaps").open(encoding="utf-8", errors="replace") as lines:
         for line in lines:
@@ -24,7 +24,7 @@ def library_memory() -> float:
 
 
 def own_memory(name: str) -> float:
-    """Bytes of this process from the kernel's account: VmRSS now, VmHWM at the highest."""
+    """Return this process's memory in bytes: now for VmRSS, at its peak for VmHWM."""
     status = Path("/proc/self/status")
     if not status.is_file():
         raise Unsupported("peak memory is read from /proc, which this system does not have", do="measure it on Linux")
@@ -35,5 +35,5 @@ def own_memory(name: str) -> float:
 
 
 def host_memory() -> dict[str, float]:
-    """The kernel's account of this process: the highest, the present, and what of that are pages of files."""
+    """Return this process's peak memory (VmHWM), present memory (VmRSS) and pages of files (RssFile); empty without /proc."""
     return {name: own_memory(name) for name in ("VmHWM", "VmRSS", "RssFile")} if Path("/proc/self/status").is_file() else {}

@@ -1,8 +1,8 @@
 """Random numbers with the same bits on every backend and device.
 
-Each array is a stream of Philox 4x64-10, whose numbers can be computed in any order from their place alone. numpy has it in C; a
-device computes the same words from whole-number arithmetic on int64, which every framework has. What is made of the words uses
-operations that are exact, or rounded once by IEEE rules, so that no device or compiler can give another answer.
+Each array is a stream of Philox 4x64-10, whose numbers can be computed in any order from their position alone. numpy implements it
+in C; a device computes the same words with int64 arithmetic, which every framework has. Words become numbers by operations that
+are exact, or rounded once by IEEE rules, so that every device and compiler gives the same result.
 """
 
 from __future__ import annotations
@@ -22,32 +22,32 @@ LOW, FULL, SIGN = 2**32 - 1, 2**64 - 1, 2**63
 QUANTILES = 2**16
 GRID = 2.0**-20
 JITTER = 2.0**-31
-"""Quantiles lie on a grid that float32 holds exactly, and what spreads the numbers between them is a multiple of this."""
+"""Quantiles are multiples of GRID, exact in float32, and numbers are spread between them in multiples of JITTER."""
 
 CHUNK = 2**16
-"""Numbers that numpy makes at a time: few enough to stay in a cache."""
+"""How many numbers numpy makes at a time: few enough to stay in a cache."""
 
 Array = Any
 Stream = tuple[int, int]
 
 
 def stream_of(seed: int, draw: int) -> Stream:
-    """The stream of one array, by its key: the seed of the run, and the number of the array."""
+    """Return the stream of one array, which is a key: the seed of the run and the number of the array."""
     return seed & FULL, draw & FULL
 
 
 def words(blocks: Array, stream: Stream) -> tuple[Array, Array, Array, Array]:
-    """The four words of each block of a stream, for an int64 array of blocks' numbers that wraps around as two's complement does."""
+    """Return the four words of each block of a stream; `blocks` are int64 block numbers with two's complement wrap-around."""
     return mixed(blocks, keys_of(stream))
 
 
 def keys_of(stream: Stream) -> list[tuple[int, int]]:
-    """What each round is keyed with."""
+    """Return the keys of all rounds for a stream."""
     return [(signed((stream[0] + turn * STEPS[0]) & FULL), signed((stream[1] + turn * STEPS[1]) & FULL)) for turn in range(ROUNDS)]
 
 
 def mixed(blocks: Array, keys: Sequence[tuple[Any, Any]]) -> tuple[Array, Array, Array, Array]:
-    """The same from the keys of the rounds, which may be arrays themselves, so that a compiler needs one program for all streams."""
+    """Return the four words of each block from the keys of the rounds; keys may be arrays, so that one program serves all streams."""
     nothing = blocks & 0
     counter = [blocks + 1, nothing, nothing, nothing]
     for first, second in keys:
@@ -66,13 +66,13 @@ def _product(factor: int, x: Array) -> tuple[Array, Array]:
 
 
 def signed(number: int) -> int:
-    """The number that has these 64 bits where the first of them is the sign."""
+    """Return 64 bits read as a signed number."""
     return number - 2 * SIGN if number >= SIGN else number
 
 
 @functools.cache
 def quantiles() -> np.ndarray[Any, np.dtype[np.float32]]:
-    """The normal distribution's quantiles in the middle of equal shares, rounded to the grid: libraries' last bits do not matter."""
+    """Return the normal quantiles at the midpoints of equal shares, rounded to the grid so that a library's last bits do not matter."""
     inverse = statistics.NormalDist().inv_cdf
     lower = np.asarray([inverse((place + 0.5) / QUANTILES) for place in range(QUANTILES // 2)])
     rounded = (np.round(lower / GRID) * GRID).astype(np.float32)
@@ -80,21 +80,21 @@ def quantiles() -> np.ndarray[Any, np.dtype[np.float32]]:
 
 
 def normals(halves: Array, table: Array, fractions: Callable[[Array], Array] = lambda whole: whole) -> Array:
-    """Normal numbers from words of 32 bits: a quantile, and a step to one side of it that is less than the way to the next.
+    """Return normal numbers from 32-bit words: a quantile, plus or minus a step smaller than the distance to the next one.
 
-    The step is exact, so that it does not matter whether a compiler rounds product and sum apart. `fractions` turns whole numbers
-    into those of the table's format, for a framework whose products may have another.
+    The step is exact, so it does not matter whether a compiler rounds product and sum separately. `fractions` converts integers to
+    the table's format, for a framework whose products could have another one.
     """
     return table[(halves >> 16) & 0xFFFF] + fractions((halves & 0xFFFF) - 0x8000) * JITTER
 
 
 def between(doubles: Array, low: float, high: float) -> Array:
-    """Uniform numbers in [low, high) from doubles that hold whole numbers of 53 bits."""
+    """Return uniform numbers in [low, high) from doubles that hold 53-bit integers."""
     return doubles * 2.0**-53 * (high - low) + low
 
 
 def whole(words: Array, low: int, high: int) -> Array:
-    """Whole numbers in [low, high) from words: the upper 31 bits times the range, or for a wide one what division leaves."""
+    """Return integers in [low, high) from words: the upper 31 bits scaled to the range, or the remainder for a wide range."""
     span = high - low
     if span < 1:
         raise ValueError(f"no whole number lies in [{low}, {high})")
@@ -102,13 +102,13 @@ def whole(words: Array, low: int, high: int) -> Array:
 
 
 class HostNumbers:
-    """One stream's numbers by numpy, whose generator has it in C."""
+    """One stream's numbers, made by numpy's own Philox generator."""
 
     def __init__(self, stream: Stream) -> None:
         self.generator = np.random.Philox(key=np.asarray(stream, dtype=np.uint64))
 
     def normals(self, count: int, *, wide: bool = False) -> np.ndarray[Any, Any]:
-        """In float32, or in float64."""
+        """Return normal numbers in float32, or in float64 if `wide`."""
         table = quantiles()
         return self._made(count, np.float64 if wide else np.float32, 2, lambda words: normals(words.view(np.int32), table))
 

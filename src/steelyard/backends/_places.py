@@ -1,4 +1,4 @@
-"""Arrays with other values: written where they lie, or, where a framework's arrays cannot be changed, put in their place."""
+"""Gives arrays other values: in place, or by replacing arrays that a framework cannot change."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ import numpy as np
 
 @dataclass
 class Places:
-    """What stands in the place of arrays, by identity; the arrays are kept, so that no other gets their number."""
+    """Replacements of arrays, by identity; the arrays are kept alive, so that no other object gets the same id."""
 
     instead: dict[int, tuple[Any, Any]] = field(default_factory=dict)
 
     def now(self, value: Any) -> Any:
-        """What stands for an array; itself where nothing does."""
+        """Return the replacement of an array, or the array itself if it has none."""
         found = self.instead.get(id(value))
         return value if found is None else found[1]
 
     def put(self, value: Any, other: Any) -> None:
-        """From now on."""
+        """Replace an array from now on."""
         self.instead[id(value)] = (value, other)
 
     def all(self, value: Any) -> Any:
-        """The same for a whole structure of plain containers."""
+        """Return a structure of plain containers with every array replaced."""
         if isinstance(value, Mapping):
             return {key: self.all(item) for key, item in value.items()}
         if type(value) in (list, tuple):
@@ -34,7 +34,7 @@ class Places:
 
 
 def alter_array(value: Any, change: Callable[[Any], Any]) -> bool:
-    """Write changed values into one of numpy's arrays, which tasks of any framework may have."""
+    """Change a numpy array in place, and return whether that was possible; tasks of any framework may have numpy arrays."""
     if not isinstance(value, np.ndarray) or not value.flags.writeable or value.dtype.kind not in "biufc":
         return False
     with np.errstate(all="ignore"):

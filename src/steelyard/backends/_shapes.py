@@ -1,4 +1,4 @@
-"""PyTorch's meta device: tensors that have a shape and a format and nothing in them, so that a call can be tried before it is paid for."""
+"""PyTorch's meta device: tensors with a shape and a format but no data, so that a call can be tried at almost no cost."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from steelyard.errors import NotApplicable, NotApplied, SteelyardError, Unsuppor
 from steelyard.model.dtypes import canonical
 
 BEYOND = (NotImplementedError, ImportError, Unsupported, NotApplicable, NotApplied)
-"""Errors of a call without data that do not mean the call is wrong."""
+"""Errors of a call on empty tensors that do not mean that the call is wrong."""
 WORDS = ("meta", "data-dependent", "data dependent", "not implemented", "data pointer", "data_ptr", "numpy", "storage")
 LONGEST = 200
 META = torch.device("meta")
 
 
 class EmptyTensors(Torch):
-    """Makes empty tensors whatever is asked for; nothing is drawn, copied or computed."""
+    """Torch on the meta device: arrays are empty tensors, and nothing is drawn, copied or computed."""
 
     def open(self) -> None:
         self.where = META
@@ -41,7 +41,7 @@ class EmptyTensors(Torch):
 
 
 def verdict(error: BaseException) -> tuple[str, str]:
-    """Why a case cannot run, or why that could not be found out; one of the two is empty."""
+    """Return why a case cannot run, and why that could not be checked; one of the two is empty."""
     text = told(error) if isinstance(error, SteelyardError) else (str(error).strip().splitlines() or [type(error).__name__])[0]
     text = text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
     if isinstance(error, BEYOND):

@@ -1,4 +1,4 @@
-"""Execution traces as files: where each rank writes its own, what lies beside it, and which steps of a training are in it."""
+"""Execution traces as files: where each rank writes its trace, which files belong to it, and which training steps it covers."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ RANK, RANKS = "RANK", "WORLD_SIZE"
 def capture(
     path: str | Path, *, profile: bool = False, resources: bool = True, notes: Mapping[str, Any] | None = None
 ) -> Iterator[StepLabels]:
-    """Record every operator of PyTorch that runs inside; `step()` of what it gives marks where one step ends and the next begins.
+    """Record every operator of PyTorch that runs inside; call `step()` on the result where one step ends and the next begins.
 
     `path` is a .json or .json.gz file, or a folder, in which each rank of a distributed job writes `rank-N.json`. With `profile` a
-    profiler's trace lies beside it (`NAME.profile.json`), which `steelyard trace link` puts into it; its times include the work of
-    recording. With `resources` Triton kernels and integer tensors lie in `NAME_resources`. `NAME.environment.json` says where it ran.
+    profiler's trace is written beside it (`NAME.profile.json`), which `steelyard trace link` merges into it; its times include the cost of
+    recording. With `resources` Triton kernels and integer tensors are kept in `NAME_resources`. `NAME.environment.json` describes the run.
     """
     target = place(Path(path))
     device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -41,7 +41,7 @@ def capture(
 
 
 def place(path: Path) -> Path:
-    """The file that this rank writes; its folder is made."""
+    """Return the file that this rank writes, and create its folder."""
     rank, ranks = _rank()
     named = path.name.endswith((".json", ".json.gz"))
     if named and ranks > 1:
@@ -55,7 +55,7 @@ def place(path: Path) -> Path:
 
 
 def beside(trace: Path, what: str) -> Path:
-    """A file that belongs to a trace: `step.profile.json` for `step.json`."""
+    """Return the path of a file that belongs to a trace: `step.profile.json` for `step.json`."""
     return trace.with_name(f"{trace.name.removesuffix('.gz').removesuffix('.json')}.{what}.json")
 
 
@@ -70,7 +70,7 @@ def note(trace: Path, facts: Mapping[str, Any]) -> None:
 
 
 def _rank() -> tuple[int, int]:
-    """Which of how many processes this is, as PyTorch knows it, or as set by the launcher's variables."""
+    """Return this process's rank and the number of ranks, from PyTorch or from the launcher's variables."""
     if torch.distributed.is_available() and torch.distributed.is_initialized():
         return torch.distributed.get_rank(), torch.distributed.get_world_size()
     words = [os.environ.get(name, usual) for name, usual in ((RANK, "0"), (RANKS, "1"))]
@@ -79,7 +79,7 @@ def _rank() -> tuple[int, int]:
 
 @contextmanager
 def profiled(path: Path, device: str) -> Iterator[None]:
-    """A profiler's trace of what runs inside, as one step."""
+    """Write a profiler's trace of what runs inside, as one step."""
     with profiler(Traces(""), device) as seen, torch.autograd.profiler.record_function(f"{STEP}0"):
         yield
     seen.export_chrome_trace(str(path))
@@ -87,7 +87,7 @@ def profiled(path: Path, device: str) -> Iterator[None]:
 
 @contextmanager
 def training_steps(recorded: Callable[[], AbstractContextManager[StepLabels]], first: int, end: int, count: list[int]) -> Iterator[None]:
-    """Recording begins when the optimizer was called `first` times and ends when it was called `end` times, which `count` holds."""
+    """Record while the number of optimizer calls, which `count[0]` holds, is at least `first` and less than `end`."""
     stack, labels = ExitStack(), list[StepLabels]()
 
     def begin() -> None:

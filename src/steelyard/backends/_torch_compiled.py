@@ -1,4 +1,4 @@
-"""Compiled code while a trace is recorded: the Triton kernels that it launches are noted, its compiling and tuning is left out."""
+"""Handles compiled code while a trace is recorded: the Triton kernels it launches are noted; compiling and tuning are left out."""
 
 from __future__ import annotations
 
@@ -18,33 +18,33 @@ from torch.profiler import ExecutionTraceObserver
 
 TUNERS = "torch._inductor.runtime.triton_heuristics"
 TUNING = ("autotune_to_one_config", "coordinate_descent_tuning")
-"""Methods of inductor's kernels that launch one hundreds of times to find its fastest form."""
+"""Methods of Inductor's kernels that launch a kernel hundreds of times to find its fastest form."""
 _SOURCE = re.compile(r'"value": "triton"\},\s*\{"name": "kernel_file", "type": "string", "value": "(\w[\w.-]*\.py)"')
 
 
 class RangeProfiler:
-    """A profiler that keeps nothing: it names ranges to a tool that is not attached, and makes way for any other profiler."""
+    """A profiler that keeps nothing: it sends ranges to a tool that is not attached, and stops while any other profiler runs."""
 
     def __init__(self, ranges: Callable[[], Any]) -> None:
         self._ranges, self._running, self._own = ranges, list[Any](), False
         self._others = profiler._run_on_profiler_start, profiler._run_on_profiler_stop
 
     def begin(self) -> None:
-        """Start it, or start it again."""
+        """Start the profiler, or start it again."""
         with self._unheard():
             found = self._ranges()
             found.__enter__()
             self._running.append(found)
 
     def end(self) -> None:
-        """Stop it, if it runs."""
+        """Stop the profiler if it is running."""
         with self._unheard():
             if self._running:
                 self._running.pop().__exit__(None, None, None)
 
     @contextmanager
     def _unheard(self) -> Iterator[None]:
-        """It is also called at its own start and end."""
+        """Mark a start or stop as our own, because PyTorch calls `started` and `stopped` for it too."""
         self._own = True
         try:
             yield
@@ -83,32 +83,32 @@ def kernels_noted() -> Iterator[None]:
 
 
 def _ranges() -> Callable[[], Any] | None:
-    """What names ranges, where this build of torch can."""
+    """Return the function that marks ranges; None if this build of torch has none."""
     if torch.profiler.itt.is_available():
         return functools.partial(profiler.emit_itt, record_shapes=True)
     return functools.partial(profiler.emit_nvtx, record_shapes=True) if torch.cuda.is_available() else None
 
 
 class PausedRecorder:
-    """A recorder that pauses while something else goes on, which may happen inside of such a thing again."""
+    """A recorder that can be paused; pauses may be nested."""
 
     def __init__(self, observer: ExecutionTraceObserver) -> None:
         self._observer, self._depth, self.wrapped = observer, 0, set[str]()
 
     def pause(self, *_: Any) -> None:
-        """Record nothing from here on."""
+        """Stop recording until the matching `resume`."""
         self._depth += 1
         if self._depth == 1:
             self._observer.stop()
 
     def resume(self, *_: Any) -> None:
-        """Record again, once as often as it was paused."""
+        """End one pause; recording goes on when every pause has ended."""
         self._depth -= 1
         if self._depth == 0:
             self._observer.start()
 
     def around(self, method: Callable[..., Any]) -> Callable[..., Any]:
-        """A method of which nothing is recorded."""
+        """Return the method with recording paused while it runs."""
 
         @functools.wraps(method)
         def unrecorded(*args: Any, **kwargs: Any) -> Any:
@@ -123,7 +123,7 @@ class PausedRecorder:
 
 @contextmanager
 def paused_while_compiling(observer: ExecutionTraceObserver) -> Iterator[None]:
-    """Leave out what the compiler runs on fake tensors, and what it launches to find the fastest form of a kernel: no part of a step."""
+    """Do not record what the compiler runs on fake tensors, nor its launches to tune a kernel: neither is part of a step."""
     from torch._dynamo.callback import callback_handler as compiling
 
     recorder = PausedRecorder(observer)
@@ -142,7 +142,7 @@ def paused_while_compiling(observer: ExecutionTraceObserver) -> Iterator[None]:
 
 
 def _leave_out_tuning(recorder: PausedRecorder, stack: ExitStack) -> None:
-    """Wrap the methods that tune kernels, once, where the compiler is there; the stack puts them back."""
+    """Wrap the methods that tune kernels, once, if the compiler is loaded; the stack restores them."""
     tuner = getattr(sys.modules.get(TUNERS), "CachingAutotuner", None)
     for name in TUNING:
         method = vars(tuner).get(name) if tuner is not None else None
@@ -153,7 +153,7 @@ def _leave_out_tuning(recorder: PausedRecorder, stack: ExitStack) -> None:
 
 
 def keep_sources(trace: Path, resources: Path) -> None:
-    """Put sources beside the trace that PyTorch leaves out: those of kernels that came compiled out of the compiler's cache."""
+    """Copy the kernel sources that PyTorch leaves out of the trace's resources: those of kernels from the compiler's cache."""
     compiler = sys.modules.get("torch._inductor.codecache")
     if compiler is None or not resources.is_dir():
         return

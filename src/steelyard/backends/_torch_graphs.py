@@ -1,4 +1,4 @@
-"""What torch.compile made: graphs that were compiled, and those that a device replays. Nothing here imports torch before it is asked."""
+"""Counts the graphs that torch.compile compiled, and those captured for replay; torch is imported only when a function needs it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Mode = Literal["default", "reduce-overhead", "max-autotune", "max-autotune-no-cu
 
 
 def graphs_counted() -> Callable[[], dict[str, Any]]:
-    """Counts what is compiled from now on; nothing compiled is not applied, and more of it while it is timed voids the figures."""
+    """Return a function that counts the graphs compiled from now on; it raises if there are none, or if more are compiled while timing."""
     from torch._dynamo.utils import counters
 
     before, broken = _counts(counters), _breaks(counters)
@@ -46,7 +46,7 @@ def _reasons(counters: Any) -> str:
 
 
 def captured_graphs(where: Any) -> int:
-    """CUDA graphs that inductor has recorded for a device, as long as it keeps them."""
+    """Return how many CUDA graphs Inductor holds for a device at present."""
     trees = sys.modules.get("torch._inductor.cudagraph_trees")
     manager = trees.get_manager(where.index or 0, create_if_none_exists=False) if trees else None
     if manager is None:

@@ -1,4 +1,4 @@
-"""What torch hands out next for results, filled with random numbers of their scale; and tensors as the bytes that they lie on."""
+"""Fills the memory that torch hands out next for results with random numbers; reads tensors by their memory."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from steelyard.backends._litter import Sketch, litter_host, pattern
 
 MOST_BLOCKS = 64
 SPARED = 4
-"""At most this part of what is free on a device is filled, beside what its allocator holds already."""
+"""At most 1/SPARED of a device's free memory is filled, besides what its allocator already holds."""
 
 
 def litter_cpu(answer: Sequence[Sketch], formats: Mapping[str, torch.dtype]) -> None:
-    """Torch's host memory, which comes from where numpy's does."""
+    """Fill torch's host memory, which comes from the same allocator as numpy's."""
 
     def written(drawn: np.ndarray[Any, Any], dtype: str) -> np.ndarray[Any, Any]:
         return torch.from_numpy(drawn).to(formats[dtype]).view(torch.uint8).numpy() if dtype in formats else drawn.view(np.uint8)
@@ -26,9 +26,9 @@ def litter_cpu(answer: Sequence[Sketch], formats: Mapping[str, torch.dtype]) -> 
 
 
 def litter_device(answer: Sequence[Sketch], api: Any, where: torch.device, formats: Mapping[str, torch.dtype]) -> None:
-    """Every block that the caching allocator holds free for such a tensor: it is taken until the allocator has to ask for more.
+    """Fill every free block that the caching allocator could use for such a tensor: blocks are taken until it requests more memory.
 
-    Blocks of one size are handed out from the lowest address on, so all that are free are taken before any comes back.
+    Blocks of one size are handed out from the lowest address on, so all free ones are taken before any is released.
     """
     rng, reserved = np.random.default_rng(), getattr(api, "memory_reserved", None)
     for like in sorted(answer, key=lambda item: -item.count):
@@ -49,7 +49,7 @@ def litter_device(answer: Sequence[Sketch], api: Any, where: torch.device, forma
 
 
 def _room(api: Any) -> float:
-    """Bytes that may be taken: of what the allocator holds free, and a part of what it could ask for."""
+    """Return how many bytes may be taken: what the allocator holds free, and a part of the device's free memory."""
     try:
         stats = api.memory_stats()
         idle = stats["reserved_bytes.all.current"] - stats["allocated_bytes.all.current"]
@@ -66,9 +66,9 @@ def _fill(block: torch.Tensor, drawn: torch.Tensor) -> None:
 
 
 def bare(value: torch.Tensor) -> torch.Tensor:
-    """A tensor as what lies in its memory, by none of its own methods: a tensor that computes its values on access shows what it had.
+    """Return a tensor's memory as a plain tensor, without its own methods: a subclass could compute values only when they are read.
 
-    A kind that is made of other tensors says so, as quantized ones do, and is read by its own ways.
+    A subclass that declares itself as made of other tensors, such as a quantized one, is read by its own methods.
     """
     if type(value) in (torch.Tensor, torch.nn.Parameter):
         return torch.Tensor.detach(value)

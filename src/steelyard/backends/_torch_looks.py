@@ -1,4 +1,4 @@
-"""Looking at tensors where they lie, so that checking a large answer costs what reading it on its device costs."""
+"""Checks tensors on their device, so that checking a large answer costs only what reading it there costs."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ SPREAD, MIX = 0x9E3779B97F4A7C15 - 2**64, 0xD6E8FEB86659FD93 - 2**64
 
 
 def plain(value: torch.Tensor) -> bool:
-    """Whether a tensor is an ordinary one on a device: others are read by their own ways on the host."""
+    """Whether a tensor is an ordinary one on an accelerator; any other tensor is read on the host by its own methods."""
     kind = type(value) in (torch.Tensor, torch.nn.Parameter) and value.layout is torch.strided
     return kind and value.device.type not in ("cpu", "meta") and value.element_size() in WORDS
 
 
 def fingerprint(value: torch.Tensor) -> str:
-    """A sum over all words of a tensor, each mixed with its place: a word or an order that changes shows."""
+    """Return a sum over all words of a tensor, each mixed with its position, which changes if a value or the order changes."""
     flat = value.contiguous().reshape(-1).view(WORDS[value.element_size()])
     total = torch.zeros((), dtype=torch.int64, device=value.device)
     for begin in range(0, len(flat), CHUNK):

@@ -1,6 +1,6 @@
-"""Torch's tensors by their memory: functions as they were before a user's file was loaded, and bytes instead of methods.
+"""Reads tensors by their memory, with torch's functions as they were before a user's file was loaded.
 
-What a candidate's own class or a patched method would answer does not count for the referee, only the bytes that are there.
+The referee counts only the bytes in memory, not what a candidate's own class or a patched method would return.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ import numpy as np
 import torch
 
 WORDS = {1: "<i1", 2: "<i2", 4: "<i4", 8: "<i8", 16: "<i8"}
-"""Integers as wide as an element: bytes are moved, whatever they mean."""
+"""Integer types by the width of an element: values are moved as bytes, whatever their format."""
 
 
 class NoMemory(Exception):
-    """A tensor that has no memory of its own."""
+    """Raised for a tensor that has no memory of its own."""
 
 
 class Tensors:
-    """Torch's functions as they were before a candidate was loaded, and tensors by their memory."""
+    """Torch's functions as they were before a candidate was loaded, which read and make tensors by their memory."""
 
     def __init__(self) -> None:
         base = torch._C.TensorBase
@@ -37,7 +37,7 @@ class Tensors:
         self.wait = torch._C._cuda_synchronize if hasattr(torch._C, "_cuda_synchronize") else lambda: None
 
     def raw(self, tensor: Any) -> tuple[Any, tuple[str, list[int], list[int]]]:
-        """A tensor's values as contiguous bytes on the host, with its format, shape and strides."""
+        """Return a tensor's values as contiguous bytes on the host, with its format, shape and strides."""
         with self.plainly():
             try:
                 dtype, device = self.fields["dtype"](tensor), self.fields["device"](tensor)
@@ -57,7 +57,7 @@ class Tensors:
         return values.reshape(-1).view(np.uint8), (str(dtype).removeprefix("torch."), shape, strides)
 
     def use_threads(self, count: int) -> None:
-        """How many threads an operation may have."""
+        """Set how many threads an operation may use."""
         torch.set_num_threads(count)
 
     def overwrite(self, tensor: Any, noise: Any) -> None:
@@ -66,11 +66,11 @@ class Tensors:
             self.copy(self.detach(tensor), noise)
 
     def noise(self, tensor: Any, values: Any) -> Any:
-        """Numbers as a tensor of the same format and device as another."""
+        """Return values as a tensor with the format and device of another tensor."""
         return self.functions["from_numpy"](values).to(dtype=self.fields["dtype"](tensor), device=self.fields["device"](tensor))
 
     def kernels(self, call: Callable[[], Any], device: str) -> dict[str, int]:
-        """What a call launches, by name, and how often: kernels on a device, operators on the host."""
+        """Return how often a call launches each kernel of a device, or each operator of the host, by name."""
         from torch import profiler
 
         kinds = [profiler.ProfilerActivity.CPU, *([profiler.ProfilerActivity.CUDA] if device != "cpu" else [])]
@@ -98,7 +98,7 @@ class Tensors:
         return here.numpy()
 
     def made(self, data: Any, name: str, shape: Sequence[int], strides: Sequence[int], device: str) -> Any:
-        """A tensor of its own from bytes, laid out in the order that it had."""
+        """Return a new tensor made from bytes, with the original order of dimensions in memory."""
         dtype = self.names[name]
         made = self.functions["empty_strided"](shape, _dense(shape, strides), dtype=dtype, device=device)
         if data.size:
@@ -108,7 +108,7 @@ class Tensors:
 
 
 def _dense(shape: Sequence[int], strides: Sequence[int]) -> list[int]:
-    """Strides in the same order of dimensions and without gaps: a view of something larger becomes an array of its own."""
+    """Return strides in the same order of dimensions but without gaps, so that a view of a larger array becomes an array of its own."""
     order = sorted(range(len(shape)), key=lambda place: (strides[place], shape[place]))
     found, step = [0] * len(shape), 1
     for place in order:
@@ -117,7 +117,7 @@ def _dense(shape: Sequence[int], strides: Sequence[int]) -> list[int]:
 
 
 def _flipped(values: Any, width: int, conjugate: bool, negative: bool) -> Any:
-    """Values whose sign torch changes when it looks at them."""
+    """Return values with the conjugation and negation applied that torch only notes on the tensor."""
     if conjugate:
         parts = values.view({8: "<f4", 16: "<f8"}[width]).copy()
         parts.reshape(-1)[1::2] *= -1
@@ -129,7 +129,7 @@ def _flipped(values: Any, width: int, conjugate: bool, negative: bool) -> Any:
 
 @dataclass(frozen=True)
 class _OnDevice:
-    """Memory of a device, in the words by which frameworks hand it to each other."""
+    """Device memory described by `__cuda_array_interface__`, through which frameworks share arrays."""
 
     address: int
     shape: Sequence[int]

@@ -10,12 +10,12 @@ import torch
 from steelyard.model.task import Task
 
 MEMORY = ("cpu", "cuda", "xpu")
-"""Devices whose tensors are views of a memory that can be copied as a whole."""
+"""Devices whose tensors are views of memory that can be copied as a whole."""
 CODE = ("torch._dynamo", "torch._inductor", "torch.jit", "triton")
 
 
 def copy_tensor(value: torch.Tensor, buffers: dict[Any, Any]) -> torch.Tensor:
-    """A copy laid out as it was, that ends gradients as the original does; tensors of one memory become tensors of one copy."""
+    """Return a copy with the same layout and gradient settings; tensors that share memory share one copy of it."""
     bare = value.detach()
     made = _view_of_copy(bare, buffers) if _is_view_of_memory(bare) else _copied_whole(bare, buffers)
     if isinstance(value, torch.nn.Parameter):
@@ -28,9 +28,9 @@ def copy_tensor(value: torch.Tensor, buffers: dict[Any, Any]) -> torch.Tensor:
 
 
 def _copied_whole(bare: torch.Tensor, buffers: dict[Any, Any]) -> torch.Tensor:
-    """A copy of what is more than a view of memory; one made of other tensors, as quantized ones are, of their copies.
+    """Return a copy of a tensor that is more than a view of memory; one made of other tensors, such as a quantized one, is made of copies.
 
-    Its own clone may be another thing: some give back plain numbers.
+    Its own `clone` may return something else: some return plain numbers.
     """
     if not hasattr(bare, "__tensor_flatten__"):
         return bare.clone()
@@ -55,14 +55,14 @@ def _view_of_copy(bare: torch.Tensor, buffers: dict[Any, Any]) -> torch.Tensor:
 
 
 def move_in_place(task: Task) -> None:
-    """Give the weights of a function that has to stay memory of their own elsewhere."""
+    """Move the weights of a function that cannot be copied to new memory."""
     buffers = task.fn.buffers() if isinstance(task.fn, torch.nn.Module) else ()
     for held in (*(item for item in task.parameters if isinstance(item, torch.nn.Parameter)), *buffers):
         held.data = copy_tensor(held.data, {})
 
 
 def is_compiled(value: Any) -> bool:
-    """Whether a compiler of torch or Triton made it: a copy would be compiled again."""
+    """Whether a compiler of torch or Triton made a value, whose copy would be compiled again."""
     if isinstance(value, types.FunctionType):
         return "_torchdynamo_orig_callable" in vars(value)
     return type(value).__module__.startswith(CODE)

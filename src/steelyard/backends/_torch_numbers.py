@@ -13,8 +13,8 @@ from steelyard.backends import _numbers
 from steelyard.backends._numbers import Stream
 
 CHUNK = 2**24
-"""Words made at a time: many enough that a device and not the launching of its work takes the time, few enough that what is needed
-beside them is half a gigabyte."""
+"""How many words are made at a time: enough that launching work does not dominate, few enough that temporary memory is half a
+gigabyte."""
 
 KERNEL = f"""
 template <typename T> T philox_word(T index, T key0, T key1) {{
@@ -37,7 +37,7 @@ Make = Callable[[torch.Tensor], torch.Tensor]
 
 
 def normals(stream: Stream, shape: Sequence[int], device: Any, *, wide: bool = False) -> torch.Tensor:
-    """Normal numbers in float32, or in float64."""
+    """Return normal numbers in float32, or in float64 if `wide`."""
     table = _table(device, wide)
 
     def make(words: torch.Tensor) -> torch.Tensor:
@@ -57,21 +57,21 @@ def whole(stream: Stream, low: int, high: int, shape: Sequence[int], device: Any
 
 
 def words(stream: Stream, begin: int, count: int, device: Any) -> torch.Tensor:
-    """Some words of a stream, from one that begins a block of four."""
+    """Return some words of a stream; `begin` must be the start of a block of four."""
     if (fused := _fused(device)) is not None:
         return fused(torch.arange(begin, begin + count, device=device), **_keys(stream))
     return composed(stream, begin, count, device)
 
 
 def composed(stream: Stream, begin: int, count: int, device: Any) -> torch.Tensor:
-    """The same words by some hundred operations of torch, on any device."""
+    """Return the same words by about a hundred operations of torch, on any device."""
     blocks = torch.arange(begin // 4, -(-(begin + count) // 4), device=device)
     return torch.stack(_numbers.words(blocks, stream), dim=-1).reshape(-1)[:count]
 
 
 @functools.cache
 def _fused(device: Any) -> Callable[..., torch.Tensor] | None:
-    """One kernel that computes all of it, ten times as fast; None where none can be compiled, or where it computes something else."""
+    """Return one kernel that computes the words ten times as fast; None if it cannot be compiled or computes something else."""
     if torch.device(device).type != "cuda":
         return None
     stream = (2**63 + 5, 2**64 - 3)
@@ -89,7 +89,7 @@ def _keys(stream: Stream) -> dict[str, int]:
 
 @functools.cache
 def sound(device: Any) -> bool:
-    """Whether a device computes what the host does; one whose whole numbers do not wrap around is left to the host."""
+    """Whether a device computes the same numbers as the host; if not, as where integers do not wrap around, the host draws them."""
     stream = (2**63 + 5, 2**64 - 3)
     try:
         host = _numbers.HostNumbers
@@ -113,5 +113,5 @@ def _filled(stream: Stream, shape: Sequence[int], device: Any, dtype: torch.dtyp
 
 
 def _table(device: Any, wide: bool) -> torch.Tensor:
-    """Brought to the device for each array: one that stayed there would be part of every case's peak memory."""
+    """Return the quantiles on the device, copied for each array: a copy that stayed there would count in every case's peak memory."""
     return torch.from_numpy(_numbers.quantiles()).to(device, torch.float64 if wide else torch.float32)

@@ -1,4 +1,4 @@
-"""What PyTorch offers beside the timing: a profiler, a history of allocations, the compiler's own counters."""
+"""What PyTorch offers besides timing: a profiler, a history of allocations, the compiler's own counters."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from torch.profiler import ProfilerActivity
 from steelyard.model.task import Task
 
 LEFT_OUT, WARM, KEPT = 2, 5, 3
-"""Calls that a profile with stacks leaves out, runs warm, and keeps."""
+"""How many calls a profile with stacks skips, runs as warm-up, and records."""
 SHAPE_ROWS = 100
 OWN_WORK = "Activity Buffer Request"
 LONGEST_HISTORY = 1_000_000
@@ -26,20 +26,20 @@ COUNTED = ("fxgraph_cache_hit", "fxgraph_cache_miss", "fxgraph_cache_bypass")
 
 
 def model_bytes(task: Task) -> int:
-    """A module's weights and buffers as they are held now, which is what quantizing changes; else the declared parameters."""
+    """Return the bytes of a module's present weights and buffers, which quantizing changes, or of the declared parameters."""
     held: list[Any] = [*task.fn.parameters(), *task.fn.buffers()] if isinstance(task.fn, torch.nn.Module) else list(task.parameters)
     return sum(_nbytes(item) for item in {id(item): item for item in held}.values())
 
 
 def _nbytes(value: Any) -> int:
-    """A quantized tensor wraps others and reports its logical size, so its parts are counted."""
+    """Return a tensor's bytes; a quantized one reports its logical size, so the tensors that it wraps are counted."""
     if hasattr(value, "__tensor_flatten__"):
         return sum(_nbytes(getattr(value, name)) for name in value.__tensor_flatten__()[0])
     return int(getattr(value, "nbytes", 0))
 
 
 def leaves(value: Any, path: str = "out") -> dict[str, Any]:
-    """The tensors of an answer by their place in it, however a library wraps them."""
+    """Return the tensors of an answer by their path in it, including those inside a library's dataclasses."""
     if isinstance(value, torch.Tensor):
         return {path: value}
     if isinstance(value, Mapping):
@@ -52,7 +52,7 @@ def leaves(value: Any, path: str = "out") -> dict[str, Any]:
 
 
 def profile(call: Callable[[], Any], sync: Callable[[], None], device: str, trace: Path, calls: int) -> list[dict[str, Any]]:
-    """Trace a few calls; the first trace of a process pays for starting the tracer and is thrown away."""
+    """Trace a few calls and return one row per kernel or operator; the first trace pays for starting the tracer and is thrown away."""
     kinds = [ProfilerActivity.CPU, *([getattr(ProfilerActivity, device.upper())] if device in ("cuda", "xpu") else [])]
     for count in (1, calls):
         with torch.profiler.profile(activities=kinds) as seen:
@@ -65,13 +65,13 @@ def profile(call: Callable[[], Any], sync: Callable[[], None], device: str, trac
 
 
 def wait_for_cuda() -> None:
-    """Wait for what is on the device, where there is one."""
+    """Wait for all work on the CUDA device, if there is one."""
     if torch.cuda.is_available():
         torch.cuda.synchronize()
 
 
 def profile_stacks(call: Callable[[], Any], sync: Callable[[], Any], folder: Path) -> list[Path]:
-    """Stacks for a flame graph, a trace with stacks and shapes, and a table by operator and shape, of a few calls after warm ones."""
+    """Write stacks for a flame graph, a trace with stacks and shapes, and a table by operator and shape, for a few calls after warm-up."""
     on_cuda = torch.cuda.is_available()
     where = "cuda" if on_cuda else "cpu"
     with torch.profiler.profile(
@@ -93,7 +93,7 @@ def profile_stacks(call: Callable[[], Any], sync: Callable[[], Any], folder: Pat
 
 
 def _row(item: Any) -> dict[str, Any]:
-    """Time spent in the operator or kernel itself, without what it called."""
+    """Return a table row with the time spent in an operator or kernel itself, without what it called."""
     host = item.device_type == DeviceType.CPU
     total = float(item.self_cpu_time_total if host else item.self_device_time_total) * 1e-6
     where = "cpu" if host else item.device_type.name.lower()
@@ -106,7 +106,7 @@ def _row(item: Any) -> dict[str, Any]:
 
 @contextmanager
 def snapshot(path: Path) -> Iterator[None]:
-    """The allocator's history from here on; the file is torch's own and is never read by us."""
+    """Write the allocator's history of what runs inside; the file has torch's own format and is never read by us."""
     torch.cuda.memory._record_memory_history(max_entries=LONGEST_HISTORY)
     try:
         yield
@@ -116,7 +116,7 @@ def snapshot(path: Path) -> Iterator[None]:
 
 
 def cache_counts() -> dict[str, int]:
-    """Hits and misses of the cache of compiled graphs."""
+    """Return the hits and misses of the cache of compiled graphs."""
     if "torch._dynamo" not in sys.modules:
         return {}
     from torch._dynamo.utils import counters
@@ -125,7 +125,7 @@ def cache_counts() -> dict[str, int]:
 
 
 def code_size() -> dict[str, float]:
-    """Bytes of the libraries and device code that Inductor wrote in its folder, which is this process's own where compiling is measured."""
+    """Return the bytes of libraries and device code in Inductor's folder, which only this process uses where compiling is measured."""
     folder = os.environ.get("TORCHINDUCTOR_CACHE_DIR")
     made = [path for path in Path(folder).rglob("*") if path.suffix in CODE] if folder and Path(folder).is_dir() else []
     return {"code_size": float(sum(path.stat().st_size for path in made))} if made else {}

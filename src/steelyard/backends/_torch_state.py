@@ -1,4 +1,4 @@
-"""Torch's settings for the whole process, kept and put back: what one case does to them must not reach the next."""
+"""Saves and restores torch's process-wide settings, so that what one case changes does not reach the next."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ USUAL: tuple[Switch, ...] = (
 
 
 def _precisions() -> Iterator[Switch]:
-    """How precisions, algorithms and autocast are read and written; those that others follow come first."""
+    """Yield the switches for precisions, algorithms and autocast; those that change other switches come first."""
     backends, cuda, cudnn = torch.backends, torch.backends.cuda, torch.backends.cudnn
     yield torch.get_float32_matmul_precision, torch.set_float32_matmul_precision
     yield from (_attribute(owner, "allow_tf32") for owner in (cuda.matmul, cudnn))
@@ -66,14 +66,14 @@ def _deterministic(value: tuple[bool, bool]) -> None:
 
 
 def _name(switch: Switch) -> str:
-    """What a setting is called, as far as what reads it says."""
+    """Return a setting's name, from the function that reads it."""
     read = switch[0].func if isinstance(switch[0], functools.partial) else switch[0]
     name = getattr(read, "__name__", "")
     return "a setting" if not name or name == "<lambda>" else name.removeprefix("get_").removeprefix("is_")
 
 
 def _read(switch: Switch) -> Any:
-    """A setting's value; a mixture of old and new ways to set a precision cannot be read by the old one."""
+    """Return a setting's value; MISSING if it cannot be read, as when precisions were set in both the old and the new way."""
     try:
         return switch[0]()
     except (RuntimeError, AttributeError):
@@ -86,7 +86,7 @@ def _random_state() -> tuple[Any, ...]:
 
 
 def _restore_random(state: tuple[Any, ...]) -> None:
-    """Restore the state of random number generators; a device that was woken meanwhile begins with its own first ones."""
+    """Restore the random number generators; a device that was initialized meanwhile is seeded anew."""
     python, numpy, host, devices = state
     random.setstate(python)
     np.random.set_state(numpy)
@@ -99,7 +99,7 @@ def _restore_random(state: tuple[Any, ...]) -> None:
 
 
 def values() -> tuple[Any, ...]:
-    """The current value of every switch, in order."""
+    """Return the current value of every switch, in order."""
     return tuple(_read(switch) for switch in (*USUAL, *_precisions()))
 
 
@@ -116,8 +116,8 @@ def in_state(wanted: tuple[Any, ...]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def as_it_was(switches: Iterable[Switch] = USUAL) -> Iterator[Callable[[], list[str]]]:
-    """Leave torch with the threads, formats and recording it had: for the next case, and for a process shared with user code. The function
-    returns what has been changed so far.
+    """Restore torch's threads, default format and gradient recording at the end, for the next case or for user code in this process. The
+    value is a function that returns what has been changed so far.
     """
     before = [(switch, _read(switch)) for switch in switches]
 
@@ -136,12 +136,12 @@ def as_it_was(switches: Iterable[Switch] = USUAL) -> Iterator[Callable[[], list[
 
 @contextlib.contextmanager
 def wholly_as_it_was() -> Iterator[Callable[[], list[str]]]:
-    """Leave the process with the precisions, random numbers, compiler settings and variables it had too; this takes half a millisecond."""
+    """Restore precisions, random numbers, compiler settings and environment variables too, at the end; this takes half a millisecond."""
     numbers, variables = _random_state(), dict(os.environ)
     configs = {name: sys.modules[name].get_config_copy() for name in CONFIGS if name in sys.modules}
 
     def others() -> list[str]:
-        """Settings of the compiler and variables of the environment."""
+        """Return changed compiler settings and environment variables."""
         found = [f"other settings in {name}" for name, config in configs.items() if sys.modules[name].get_config_copy() != config]
         return found + ([] if dict(os.environ) == variables else ["other environment variables"])
 

@@ -1,4 +1,4 @@
-"""Traces of everything that a worker measures: PyTorch's profiler, with a device's counters where asked, and executed operators."""
+"""Traces of everything that a worker measures: PyTorch's profiler, with a device's counters on request, and executed operators."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ INTEGERS = {
     "ENABLE_PYTORCH_EXECUTION_TRACE_SAVE_INTEGRAL_TENSOR_RANGE": "1",
     "ENABLE_PYTORCH_EXECUTION_TRACE_SAVE_INTEGRAL_TENSOR_DATA": ",".join(f"aten::{name}" for name in INDEXING),
 }
-"""Variables that make PyTorch record the range of every integer tensor, and to keep those that these operators index with."""
+"""Variables that make PyTorch record the range of every integer tensor, and the values of those that these operators index with."""
 
 
 @contextmanager
 def traced(traces: Traces, device: str, files: dict[str, str]) -> Iterator[None]:
-    """Take the traces that were asked for; their paths are reported once they are complete."""
+    """Take the requested traces; their paths are reported once they are complete."""
     if traces.counters:
         check_counters(traces, device)
     with ExitStack() as stack:
@@ -43,7 +43,7 @@ def traced(traces: Traces, device: str, files: dict[str, str]) -> Iterator[None]
 
 
 def profiler(traces: Traces, device: str) -> Any:
-    """Kineto over everything that runs inside, with shapes; with counters only what they need, since they slow every kernel."""
+    """Return a Kineto profiler that records shapes; with counters it records only what they need, since they slow every kernel."""
     activities = [ProfilerActivity.CPU] if not traces.counters or traces.per_kernel else []
     if device == "cuda":
         activities.append(ProfilerActivity.CUDA)
@@ -53,7 +53,7 @@ def profiler(traces: Traces, device: str) -> Any:
 
 
 def check_counters(traces: Traces, device: str) -> None:
-    """Few builds of torch can read a device's counters, and others fail silently, so one kernel is tried first."""
+    """Raise Unsupported if counters cannot be read; few builds of torch can, and others fail silently, so one kernel is tried."""
     with tempfile.TemporaryDirectory(prefix="steelyard-") as folder:
         trace = Path(folder) / "trace.json"
         with profiler(traces, device) as seen:
@@ -77,14 +77,14 @@ class StepLabels:
     _open: Any = None
 
     def step(self) -> None:
-        """Here one step ends and the next begins; the first call begins the first step."""
+        """End the present step and begin the next; the first call begins the first step."""
         self.end()
         self._open = torch.autograd.profiler.record_function(f"{STEP}{self.count}")
         self._open.__enter__()
         self.count += 1
 
     def end(self) -> None:
-        """Here the last step ends."""
+        """End the present step, if there is one."""
         if self._open is not None:
             self._open.__exit__(None, None, None)
             self._open = None
@@ -92,9 +92,9 @@ class StepLabels:
 
 @contextmanager
 def recording(path: str, profile: str = "", device: str = "cpu", *, resources: bool = True) -> Iterator[StepLabels]:
-    """An execution trace of what runs inside, with the kernels and integers that a replay needs, and a profiler's trace where one is named.
+    """Record an execution trace of what runs inside, with the kernels and integers that a replay needs, and a profile if a path is given.
 
-    A step that was not ended is, before the files are closed.
+    A step that is still open at the end is ended before the files are closed.
     """
     files: dict[str, str] = {}
     labels = StepLabels()

@@ -27,7 +27,7 @@ GUARD = 'read -r line || kill -s KILL -- "-$0"'
 
 
 class OutOfMemory(SteelyardError):
-    """The kernel ended the program because memory, or its share of it, ran out."""
+    """Raised when the kernel ended the program because memory, or its share of it, ran out."""
 
 
 class Command(Backend):
@@ -45,7 +45,7 @@ class Command(Backend):
         return {"python": platform.python_version()}
 
     def program(self, argv: Sequence[str], prepare: str = "") -> Task:
-        """A task that runs a program once per call and times it from start to exit, after what prepares each run."""
+        """Return a task that runs a program once per call and times it from start to exit, after running `prepare` untimed."""
         words = [str(word) for word in argv]
         if not words or shutil.which(words[0]) is None:
             raise SteelyardError(f"no program named {words[0] if words else ''!r}", do="give its path, or put it on PATH")
@@ -62,15 +62,15 @@ class Command(Backend):
 class Guard:
     """A sleeping shell that ends this worker's process group when the worker is killed; the program would outlive it otherwise.
 
-    Asking the kernel for a signal at a parent's death needs code in the child before it starts, which slows down what is timed.
-    The conductor ends a guard with all else that a case left behind, so each program sees to it that there is one.
+    A signal from the kernel at a parent's death needs code in the child before it starts, which slows down what is timed.
+    The conductor ends a guard with everything else that a case left behind, so each program makes sure that there is one.
     """
 
     def __init__(self) -> None:
         self.process: subprocess.Popen[bytes] | None = None
 
     def keep(self) -> None:
-        """Start it if it is not there; a process that leads no session, as in a test, has no group of its own to end."""
+        """Start the guard if it is not running; a process that leads no session, as in a test, has no group of its own to end."""
         shell = shutil.which("sh")
         if shell and os.getsid(0) == os.getpid() and (self.process is None or self.process.poll() is not None):
             self.process = subprocess.Popen(
@@ -81,7 +81,7 @@ class Guard:
 
 @functools.cache
 def watch(pid: int) -> Guard:
-    """The one guard of a process, which must not be lost before the process is."""
+    """Return the one guard of a process; the cache keeps it for as long as the process lives."""
     return Guard()
 
 
@@ -94,7 +94,7 @@ def prepare_run(line: str) -> None:
 
 
 def run_once(argv: Sequence[str]) -> Reading:
-    """Start, wait, read the kernel's accounts; a failing program is an error, not a fast run."""
+    """Run a program and return its time, CPU time and peak memory; a failing program is an error, not a fast run."""
     killed = oom_kills()
     with tempfile.TemporaryFile() as errors:
         start = clocks.perf_counter_ns()
@@ -115,7 +115,7 @@ def run_once(argv: Sequence[str]) -> Reading:
 
 
 def _own_peak() -> int:
-    """A child counts the memory of the process it was forked from, so a smaller peak than that cannot be seen."""
+    """Return this process's peak memory: a forked child's count begins with it, so a smaller peak of the child cannot be seen."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 

@@ -48,7 +48,7 @@ class Numpy(Backend):
 
 
 class Precise(Numpy):
-    """The reference: inputs rounded to the asked format, then computed in double precision."""
+    """The reference: inputs rounded to the format of the case, then computed in double precision."""
 
     def array(self, data: np.ndarray[Any, Any], dtype: str) -> Any:
         if dtype == "bf16":

@@ -61,11 +61,11 @@ READ_AS = {kind: torch.float32 for name, kind in FORMATS.items() if name.startsw
 """Formats that numpy lacks, and the next wider ones that it has."""
 DRAWN_THERE = 2**18
 COUNTING = ("cuda", "rocm", "xpu")
-"""Devices with whole numbers and floats of 64 bits."""
+"""Devices with integers and floats of 64 bits."""
 LEFT_THERE = 2**28
-"""Bytes of a device that may be held after a case: the compiler's constants and the like."""
+"""Most bytes that may stay allocated on a device after a case: the compiler's constants and the like."""
 SPARED = 16
-"""An answer stays on its device where it takes no more than this part of what is free there."""
+"""Answers stay on the device while they take at most 1/SPARED of its free memory."""
 PADDING, EMPTIED = 2**22, 0.2
 LIBRARIES = {
     "gcc": r"GCC (\S+)", "mkl": r"Math Kernel Library Version (\S+)", "onednn": r"MKL-DNN (v\S+)", "openmp": r"OpenMP (\d+)",
@@ -97,7 +97,7 @@ class Torch(Backend):
             self.where = torch.device("cpu")
 
     def take_threads(self) -> None:
-        """Give torch as many threads as the case asks for."""
+        """Give torch as many threads as the case has."""
         if torch.get_num_threads() != self.threads:
             torch.set_num_threads(self.threads)
 
@@ -177,14 +177,14 @@ class Torch(Backend):
         return _torch_modes.in_mode(task, mode)
 
     def module(self, make: Callable[[], Any], dtype: str) -> Any:
-        """A module with seeded weights drawn in named order: matrices by fan-in, gains 1, biases 0."""
+        """Return a module with seeded weights drawn in named order: matrices by fan-in, gains 1, biases 0."""
         with torch.device(self.where):
             module = make().to(FORMATS[canonical(dtype)]).eval()
         self.draw_weights(module, dtype)
         return module
 
     def draw_weights(self, module: Any, dtype: str) -> None:
-        """Seeded weights for a module, in named order."""
+        """Draw seeded weights for a module, in named order."""
         with torch.no_grad():
             for name, parameter in module.named_parameters():
                 if parameter.ndim >= 2:
@@ -211,7 +211,7 @@ class Torch(Backend):
         return _torch_numbers.whole(self._stream(), low, high, shape, self.where, FORMATS[canonical(dtype)])
 
     def _drawn_there(self, shape: Sequence[int]) -> bool:
-        """Whether an array is made on the device: from where that is faster than the host, with the same bits."""
+        """Whether an array is drawn on the device: if it is large enough to be faster there, and comes out with the same bits."""
         large = self.api is not None and self.device in COUNTING and math.prod(shape) >= DRAWN_THERE
         return large and _torch_numbers.sound(self.where)
 
@@ -286,11 +286,11 @@ class Torch(Backend):
         return torch.from_numpy(np.asarray(data, order="C")).to(self.where, FORMATS[dtype])
 
     def dtype(self, name: str) -> torch.dtype:
-        """The torch format of one of our names."""
+        """Return the torch format for one of our names."""
         return FORMATS[name]
 
     def dtype_name(self, format: torch.dtype) -> str:
-        """Our name of a torch format."""
+        """Return our name for a torch format."""
         return NAMES.get(format, str(format))
 
     def leaf(self, value: Any) -> tuple[str, np.ndarray[Any, Any]] | None:
@@ -315,14 +315,14 @@ class Torch(Backend):
         return replace(leaf, there=leaf.there.clone())
 
     def _room_there(self) -> float:
-        """Free bytes of the device; none where it does not say."""
+        """Return the free bytes of the device; 0 if it does not report them."""
         try:
             return float(self.api.mem_get_info()[0])
         except (RuntimeError, AttributeError):
             return 0.0
 
     def _looks_there(self, value: Any) -> bool:
-        """Whether a tensor is looked at where it lies."""
+        """Whether a tensor is compared on its device, without a copy to the host."""
         counts = self.api is not None and self.device in COUNTING and isinstance(value, torch.Tensor)
         return counts and value.device.type == self.where.type and _torch_looks.plain(value)
 
@@ -358,7 +358,7 @@ class Torch(Backend):
         torch.manual_seed(self.seed)
 
     def changing(self, task: Task) -> list[Any]:
-        """With what a module keeps beside its weights, such as the statistics of its norms."""
+        """Return the weights, and what a module keeps beside them, such as the statistics of its norms."""
         return [*super().changing(task), *(task.fn.buffers() if isinstance(task.fn, torch.nn.Module) else ())]
 
     def save(self, value: Any, path: Path) -> None:
@@ -435,7 +435,7 @@ class Torch(Backend):
 
 
 class TorchElsewhere(Torch):
-    """A runtime that is not PyTorch's own and runs what workloads have for torch; plain torch beside it is its reference."""
+    """A runtime other than PyTorch's own that runs workloads' torch implementations; plain torch in the same process is its reference."""
 
     speaks = "torch"
 
@@ -443,7 +443,7 @@ class TorchElsewhere(Torch):
         raise Unsupported(f"backend {self.name} runs one process per case", do="use backend torch for several ranks")
 
     def witness(self) -> Torch:
-        """Plain torch of this interpreter on the CPU, which computes the same task in double precision."""
+        """Return plain torch on the CPU, which computes the same task in double precision."""
         return Torch("cpu", seed=self.seed, threads=self.threads)
 
 
@@ -453,7 +453,7 @@ def _data(found: tuple[str, np.ndarray[Any, Any]] | None) -> np.ndarray[Any, Any
 
 
 def _doubled(value: Any, known: dict[int, Any]) -> Any:
-    """The same structure with its floating tensors in double precision; what is `known` by identity is the same thing again."""
+    """Return the same structure with its floating-point tensors in double precision; a tensor in `known` is not converted again."""
     if type(value) in (list, tuple):
         return type(value)(_doubled(item, known) for item in value)
     if type(value) is dict:
@@ -465,7 +465,7 @@ def _doubled(value: Any, known: dict[int, Any]) -> Any:
 
 @functools.cache
 def _libraries() -> Mapping[str, str]:
-    """What this build of torch is made of."""
+    """Return the versions of torch, Python and numpy, and of the libraries that torch was built with."""
     found = {"torch": torch.__version__, "numpy": np.__version__, "python": platform.python_version()}
     config = torch.__config__.show()
     return found | {name: match[1] for name, pattern in LIBRARIES.items() if (match := re.search(pattern, config))}
@@ -473,7 +473,7 @@ def _libraries() -> Mapping[str, str]:
 
 @functools.cache
 def _meter(index: int) -> Meter | None:
-    """The telemetry of an NVIDIA device, opened once per process."""
+    """Return the telemetry of an NVIDIA device, opened once per process."""
     return Meter.open(f"GPU-{torch.cuda.get_device_properties(index).uuid}")
 
 

@@ -31,7 +31,7 @@ class InstallSteps:
         self.stream.flush()
 
     def close(self) -> None:
-        """Leave the terminal as it was found."""
+        """Clear the line on a terminal."""
         from steelyard.report.progress import ERASE
 
         if self.live:

@@ -56,7 +56,7 @@ class Output:
         self.problem = ReaderGone() if isinstance(error, BrokenPipeError) else told
 
     def complain(self) -> None:
-        """Raise at every use, as a library may swallow the first failure."""
+        """Raise the first failure again at every use, because a library may swallow it."""
         if self.problem:
             raise self.problem
 
@@ -94,7 +94,7 @@ def guarded() -> Iterator[None]:
 
 
 def complain(text: str) -> None:
-    """`error: …` with its further lines indented, red where colour is wanted."""
+    """Print `error: …` to stderr with further lines indented, the label red on a terminal unless NO_COLOR is set."""
     first, *rest = (line if len(line) <= LONGEST else f"{line[:LONGEST]}…" for line in CONTROL.sub("\ufffd", text).split("\n"))
     plain = bool(os.environ.get("NO_COLOR")) or not sys.stderr.isatty()
     label = "error:" if plain else click.style("error:", fg="red", bold=True)

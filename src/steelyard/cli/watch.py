@@ -73,7 +73,7 @@ def typed() -> tuple[str, ...]:
 
 
 def how_long(ready: Plan, part: float = 1.0, key: str = "") -> str:
-    """`5.0 s`, or `5.0 s, up to 14 s where a margin is hard to settle`."""
+    """The estimated time in words: `5.0 s`, or `5.0 s, up to 14 s where a margin is hard to settle`."""
     from steelyard.engine.waits import estimate
     from steelyard.model.units import duration
 

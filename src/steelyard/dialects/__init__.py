@@ -1,1 +1,1 @@
-"""Configs and outputs of other benchmark tools, so that their users change tools without changing files."""
+"""Configs and outputs of other benchmark tools, so that their users can switch to Steelyard without changing files."""

@@ -1,4 +1,4 @@
-"""Facts about devices without asking a framework: whether there is one of a kind, and what it is called."""
+"""Facts about devices, found without loading a framework: whether one of a kind exists, and its name."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ NODES = {"cuda": "nvidiactl", "xpu": "dri", "mps": "no such device on Linux"}
 
 
 def has_device(device: str) -> bool:
-    """Whether there is such a device, judged from system files."""
+    """Whether this machine has such a device, judged from files in /dev; kinds that need no file there, such as cpu, always exist."""
     return device not in NODES or (Path("/dev") / NODES[device]).exists()
 
 
 def arches(devices: Collection[str]) -> dict[str, str]:
-    """The names of devices by kind: of the CPU what Python knows, or the kernel, as the former is often nothing."""
+    """Return the names of the CPU and the first GPU; the CPU's is from the kernel if Python does not know it, as is common."""
     names = [str(gpu["name"]) for gpu in gpus() if gpu.get("name")] if "cuda" in devices else []
     return {"cpu": platform.processor() or cpu.model(cpu.cpuinfo(Path("/"))) or "unknown", "cuda": names[0] if names else "unknown"}

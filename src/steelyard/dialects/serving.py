@@ -1,4 +1,4 @@
-"""Serves another system's import names: a dialect lists the modules and the names in each of them."""
+"""An importer for another system's module names: a dialect lists the modules and the names in each of them."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ class NameServer(MetaPathFinder, Loader):
             sys.meta_path.insert(0, cls())
 
     def find_spec(self, fullname: str, path: object, target: object = None) -> ModuleSpec | None:
-        """Our module for a name; None for other names."""
+        """Return the spec of a module that we serve, or None."""
         raise NotImplementedError
 
     def names_of(self, module: str) -> Mapping[str, Any]:
-        """The names of a module."""
+        """Return the contents of a module by name."""
         raise NotImplementedError
 
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:
-        """As usual."""
+        """Return None, so that Python creates the module."""
         return None
 
     def exec_module(self, module: ModuleType) -> None:
-        """Give it its names."""
+        """Fill the module with its names."""
         vars(module).update(self.names_of(module.__name__))

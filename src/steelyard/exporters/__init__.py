@@ -1,1 +1,1 @@
-"""Models as programs on disk: what each framework can be exported as, and how; each way is one function."""
+"""Exporters that write a framework's models to disk as programs, one function for each kind of program."""

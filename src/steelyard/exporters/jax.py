@@ -1,4 +1,4 @@
-"""Programs of JAX: StableHLO in three forms and HLO, with the weights in them."""
+"""Exporters for JAX: StableHLO in three forms and HLO, with the weights in the program."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ELIDED = ("constant({...})", "dense_resource<__elided__>")
 
 
 def prepare(task: Task, be: Any) -> Exportable:
-    """A task of JAX as a function of its inputs."""
+    """Return a JAX task as a function of its inputs."""
     import jax
 
     given, arguments = split(task, lambda value: isinstance(value, (jax.Array, np.ndarray)))
@@ -32,14 +32,14 @@ def prepare(task: Task, be: Any) -> Exportable:
 
 
 def host(value: Any) -> tuple[str, HostArray]:
-    """Format and bits."""
+    """Return the format and the data of an array."""
     data = np.asarray(value)
     dtype = arrays.dtype_of(data)
     return dtype, data
 
 
 def _formats(subject: Exportable) -> list[Any]:
-    """The inputs by shape and format alone: arrays that lie on a device would put shardings into the program, which IREE cannot read."""
+    """Return the inputs' shapes and formats: arrays on a device would put shardings into the program, which IREE cannot read."""
     import jax
 
     return [jax.ShapeDtypeStruct(item.shape, item.dtype) for item in subject.inputs]
@@ -64,7 +64,7 @@ def _wrote() -> str:
 
 
 def stablehlo_text(subject: Exportable, path: Path, kind: str) -> dict[str, Any]:
-    """As MLIR prints it, with every constant in full."""
+    """Write StableHLO as MLIR text, with every constant in full."""
     text = str(_module(subject))
     check_whole(text)
     path.write_text(text, encoding="utf-8")
@@ -72,14 +72,14 @@ def stablehlo_text(subject: Exportable, path: Path, kind: str) -> dict[str, Any]
 
 
 def stablehlo_bytecode(subject: Exportable, path: Path, kind: str) -> dict[str, Any]:
-    """MLIR's bytecode, which is what other versions of MLIR read best."""
+    """Write StableHLO as MLIR bytecode, which other versions of MLIR read best."""
     with path.open("wb") as file:
         _module(subject).operation.write_bytecode(file)
     return {"wrote": _wrote()}
 
 
 def versioned(subject: Exportable, path: Path, kind: str) -> dict[str, Any]:
-    """StableHLO in the form that is kept readable for later versions."""
+    """Write StableHLO in the versioned form (VHLO), which later versions can read."""
     import jax
 
     exported = jax.export.export(subject.call)(*_formats(subject))
@@ -88,7 +88,7 @@ def versioned(subject: Exportable, path: Path, kind: str) -> dict[str, Any]:
 
 
 def hlo(subject: Exportable, path: Path, kind: str) -> dict[str, Any]:
-    """HLO before any pass of XLA's, with its constants."""
+    """Write HLO before any XLA pass, with its constants."""
     import jaxlib
 
     text = _lowered(subject).as_text(dialect="hlo")
@@ -98,6 +98,6 @@ def hlo(subject: Exportable, path: Path, kind: str) -> dict[str, Any]:
 
 
 def check_whole(text: str) -> None:
-    """Refuse a program whose weights were left out when it was printed: run, it would compute with zeros."""
+    """Refuse a program that was printed without its weights, because it would compute with zeros."""
     if any(mark in text for mark in ELIDED):
         raise SteelyardError("the printed program lacks its weights", why="constants were elided", do="report this: it is a bug")

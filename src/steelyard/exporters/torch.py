@@ -1,4 +1,4 @@
-"""Programs of PyTorch: torch.export and ONNX by torch itself; StableHLO, linalg and TOSA by torch-mlir."""
+"""Exporters for PyTorch: torch.export and ONNX with torch itself; StableHLO, linalg and TOSA with torch-mlir."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from steelyard.model.task import Task
 _RESOURCE = re.compile(r"^\s+([\w.$-]+): \"0x([0-9A-Fa-f]*)\",?$", re.MULTILINE)
 _DICTIONARY = "\n{-#\n"
 ALIGNMENT = 8
-"""Hex digits before the data of a resource, which say how it is aligned."""
+"""Number of hex digits before the data of a resource; they encode its alignment."""
 
 
 def prepare(task: Task, be: Any) -> Exportable:
-    """A task of PyTorch as a module of its inputs, with its weights in it."""
+    """Return a PyTorch task as a module that contains its weights and takes its inputs."""
     import torch
 
     given, arguments = split(task, lambda value: isinstance(value, torch.Tensor))
@@ -53,7 +53,7 @@ def prepare(task: Task, be: Any) -> Exportable:
 
 
 def _owner(fn: Any) -> Any:
-    """The module whose method a function is."""
+    """Return the module that a method belongs to, or None."""
     import torch
 
     holder = getattr(fn, "__self__", None)
@@ -68,7 +68,7 @@ def _leaves(value: Any) -> Iterator[Any]:
 
 
 def host(value: Any) -> tuple[str, HostArray]:
-    """Format and bits."""
+    """Return the format and the data of a tensor."""
     import torch
 
     from steelyard.backends.torch import FORMATS
@@ -82,7 +82,7 @@ def host(value: Any) -> tuple[str, HostArray]:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Exporters warn of their own insides."""
+    """Silence warnings, because exporters warn about their own internals."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
@@ -98,7 +98,7 @@ def _program(subject: Exportable) -> Any:
 
 
 def exported(subject: Exportable, path: Path, kind: str) -> dict[str, Any]:
-    """The graph of torch.export with its weights, as torch saves it."""
+    """Write the graph of torch.export with its weights, as torch saves it."""
     import torch
 
     with _quiet():
@@ -107,7 +107,7 @@ def exported(subject: Exportable, path: Path, kind: str) -> dict[str, Any]:
 
 
 def onnx(subject: Exportable, path: Path, kind: str) -> dict[str, Any]:
-    """ONNX in one file."""
+    """Write ONNX with its weights in one file."""
     import torch
 
     outputs = [f"output_{number}" for number in range(len(subject.call(*subject.inputs)))]
@@ -138,12 +138,12 @@ def _wrote() -> str:
 
 
 def linalg(subject: Exportable, path: Path, kind: str) -> dict[str, Any]:
-    """linalg on tensors, as bytecode."""
+    """Write linalg on tensors as bytecode."""
     return _bytecode(_lowered(subject, "linalg-on-tensors"), path)
 
 
 def tosa(subject: Exportable, path: Path, kind: str) -> dict[str, Any]:
-    """TOSA, as bytecode: its text changes with every version."""
+    """Write TOSA as bytecode, because its text changes with every version."""
     return _bytecode(_lowered(subject, "tosa"), path)
 
 
@@ -154,13 +154,13 @@ def _bytecode(module: Any, path: Path) -> dict[str, Any]:
 
 
 def stablehlo_text(subject: Exportable, path: Path, kind: str) -> dict[str, Any]:
-    """StableHLO with its weights where they are used: XLA reads none that lie at the end of the file."""
+    """Write StableHLO text with its weights where they are used, because XLA does not read weights at the end of the file."""
     path.write_text(_stablehlo(subject), encoding="utf-8")
     return {"wrote": _wrote()}
 
 
 def stablehlo_bytecode(subject: Exportable, path: Path, kind: str) -> dict[str, Any]:
-    """The same as bytecode."""
+    """Write StableHLO as bytecode, with its weights where they are used."""
     from torch_mlir import ir
 
     with subject.kept["stablehlo_context"] if _stablehlo(subject) else contextlib.nullcontext():
@@ -177,9 +177,9 @@ def _stablehlo(subject: Exportable) -> str:
 
 
 def inlined(text: str) -> str:
-    """A program whose weights stand where they are used, in place of names of resources at its end.
+    """Return the program with its weights where they are used, instead of names of resources at its end.
 
-    Constants of another dialect among StableHLO's, which XLA does not read, become StableHLO's.
+    Constants of the dialect arith, which XLA does not read in StableHLO, become StableHLO constants.
     """
     program, sign, resources = text.partition(_DICTIONARY)
     held = {found[1]: found[2][ALIGNMENT:] for found in _RESOURCE.finditer(resources)} if sign else {}

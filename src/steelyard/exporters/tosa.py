@@ -1,4 +1,4 @@
-"""TOSA of a TFLite file."""
+"""TOSA from a TFLite file."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 def of_lite(source: Path, path: Path, kind: str) -> dict[str, Any]:
-    """As bytecode: its text changes with every version. Inputs and outputs are in the order of the file's own."""
+    """Write TOSA as bytecode, because its text changes with every version. Inputs and outputs keep the TFLite file's order."""
     import tosa_converter_for_tflite as converter
 
     converter.tflite_flatbuffer_to_tosa_mlir(str(source), str(path))

@@ -12,20 +12,20 @@ from typing import Any
 from steelyard.model.record import Figure
 
 WORK = ("kernel", "gpu_memcpy", "gpu_memset")
-"""What occupies a device, by the categories of PyTorch's traces; without ranges that a program marks there."""
+"""The categories of events in PyTorch's traces that occupy a device; ranges that a program marks there are not among them."""
 Span = tuple[float, float]
 
 
 @dataclass(frozen=True)
 class DeviceWork:
-    """What a device did in some calls: the sum of its kernels' seconds, and the seconds in which at least one of them ran."""
+    """A device's work in some calls: the sum of its kernels' seconds, and the seconds in which at least one of them ran."""
 
     kernels: float
     busy: float
 
 
 def work_in(trace: Path) -> DeviceWork | None:
-    """The work in a trace that the profiler pass has written; None where nothing ran on a device."""
+    """Return the work in a trace that the profiler pass has written; None if nothing ran on a device."""
     with gzip.open(trace, "rt", encoding="utf-8") if trace.suffix == ".gz" else trace.open(encoding="utf-8") as file:
         events: list[dict[str, Any]] = json.load(file).get("traceEvents", [])
     spans = [(float(item["ts"]), float(item["ts"]) + float(item["dur"])) for item in events if item.get("cat") in WORK and "dur" in item]
@@ -33,7 +33,7 @@ def work_in(trace: Path) -> DeviceWork | None:
 
 
 def covered(spans: Iterable[Span]) -> float:
-    """How much of the time lies in at least one span: kernels of several streams run at once."""
+    """Return how much of the time at least one span covers: kernels of several streams run at once."""
     total, until = 0.0, float("-inf")
     for start, end in sorted(spans):
         total += max(0.0, end - max(start, until))
@@ -42,6 +42,6 @@ def covered(spans: Iterable[Span]) -> float:
 
 
 def figures(work: DeviceWork, calls: int, wall: float) -> dict[str, Figure]:
-    """The kernels' time of one call, and the share of a call's time in which none runs; `wall` is a call's time without a profiler."""
+    """Return the kernel time of one call, and the share of a call's time without any kernel; `wall` is a call's time without a profiler."""
     gap = max(0.0, 1 - work.busy / calls / wall) if wall > 0 else 0.0
     return {"kernel_time": Figure(work.kernels / calls, "s", "lower", n=calls), "gap": Figure(gap, "1", "lower", n=calls)}

@@ -1,4 +1,4 @@
-"""Keeps the garbage collector out of calls that a dialect times by itself; `sample` has its own way for blocks."""
+"""Keeps the garbage collector out of calls that a dialect times by itself; for blocks, `sample` does that."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def calm() -> Iterator[None]:
-    """No collection in the middle of a call, and none ever over what was loaded before."""
+    """Stop garbage collection inside the block, and exclude the objects loaded before it from later collections there."""
     enabled = gc.isenabled()
     gc.collect()
     gc.freeze()

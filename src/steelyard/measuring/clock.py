@@ -19,12 +19,12 @@ PATIENCE = 6.0
 class Timer(Protocol):
     """Binds a task to a loop that runs n calls and returns nanoseconds.
 
-    `disturbances` counts causes for a discard; `steady` says whether the clock has settled after an idle time; `effort`
-    is what a budget counts, in seconds since some moment; `busy` counts nanoseconds of CPU that this thread has had, or
-    stays 0 where that says nothing about the task. A block should last `block` seconds with at most `most` calls in it;
-    `net` says whether the cost of the loop itself is to be taken off. `rounds` is how many rounds of a comparison make a
-    median that is worth a rebuild; where the arm changes, a call before a block shorter than `settles` is not timed, because
-    it finds caches and predictors as another arm left them.
+    `disturbances` counts reasons to discard a block; `steady` says whether the clock has settled after an idle time; `effort`
+    is what counts against a budget, in seconds since some moment; `busy` is this thread's CPU time in nanoseconds, or 0 where
+    that says nothing about the task. A block should last `block` seconds with at most `most` calls in it; `net` says whether
+    the cost of the loop itself is subtracted. `rounds` is the usual number of rounds per rebuild in a comparison. When the arm
+    changes, a call before a block shorter than `settles` is not timed, because it finds caches and predictors as another arm
+    left them.
     """
 
     block: float
@@ -62,19 +62,19 @@ class HostTimer:
         return resource.getrusage(self._who).ru_nivcsw
 
     def steady(self) -> bool:
-        """A host gives no sign that can be trusted; the trend test decides alone."""
+        """Return True, because a host gives no sign that can be trusted; the trend test decides alone."""
         return True
 
     def busy(self) -> int:
         return clocks.thread_time_ns() if self.threads == 1 else 0
 
     def effort(self) -> float:
-        """CPU time, which others on the machine cannot stretch; wall time counts too, or a task that sleeps would never end."""
+        """Return CPU time, which other load does not stretch; a share of wall time counts too, or a task that sleeps would never end."""
         wall = clocks.perf_counter() - self._began[1]
         return wall if self.threads > 1 else max(clocks.process_time() - self._began[0], wall / PATIENCE)
 
     def bind(self, task: Task) -> Loop:
-        """A loop with nothing in it but the call; its own cost is measured with an empty call and subtracted."""
+        """Return a loop with nothing in it but the call; the loop's own cost is measured with an empty call and subtracted."""
         loop = self._self_timed(task) if task.times_itself else _own_code(self._timed(task))
         return scoped(loop, task)
 
@@ -119,14 +119,14 @@ class HostTimer:
 
 
 LONG, SLIGHT = 10_000_000, 0.005
-"""Nanoseconds from which on a block is long, and the share of it that may be lost without a word."""
+"""A block of at least LONG nanoseconds counts as undisturbed if the thread was off the CPU for at most SLIGHT of it."""
 
 
 def cut_in(timer: Timer, mark: int, busy: int, took: int) -> bool:
     """Whether something took the CPU away since `mark` and `busy` were read.
 
-    A block of a second has some switch in it everywhere: in a long one they count where the thread was kept off the CPU for a
-    noticeable share of it.
+    A block of a second always contains some switch, so in a long block switches count only if the thread was kept off the CPU for
+    a noticeable share of it.
     """
     if timer.disturbances() <= mark:
         return False
@@ -137,7 +137,7 @@ def cut_in(timer: Timer, mark: int, busy: int, took: int) -> bool:
 class WaitingTimer(HostTimer):
     """The host's clock for calls that wait for work of other threads.
 
-    They and ours push each other off the CPU by design, and their CPU time is not this thread's: neither says anything here.
+    Those threads and ours preempt each other by design, and their CPU time is not this thread's, so neither is used.
     """
 
     def __init__(self, threads: int = 1) -> None:
@@ -148,7 +148,7 @@ class WaitingTimer(HostTimer):
 
 
 def _own_code(loop: Loop) -> Loop:
-    """A loop with bytecode of its own: the interpreter tunes a call site to what it calls first, and a second task would pay for that."""
+    """Return the loop with bytecode of its own: the interpreter tunes a call site to its first callee, which would slow a second task."""
     return (
         FunctionType(loop.__code__.replace(), loop.__globals__, loop.__name__, None, loop.__closure__)
         if isinstance(loop, FunctionType)
@@ -173,7 +173,7 @@ def _prepared(task: Task, prepare: Callable[[], None], now: Callable[[], int]) -
 
 
 def scoped(loop: Loop, task: Task) -> Loop:
-    """The loop inside the task's scope, which is entered once around a block."""
+    """Return the loop inside the task's scope, which is entered once around a block."""
     scope = task.scope
     if scope is None:
         return loop
@@ -186,10 +186,10 @@ def scoped(loop: Loop, task: Task) -> Loop:
 
 
 def empty(task: Task) -> Task:
-    """The same call with nothing in it, to weigh the loop itself.
+    """Return a task that does nothing, to measure the cost of the loop itself.
 
-    A Python function is weighed against an empty one of the same signature. A builtin is cheaper to call than any Python
-    function, so one without arguments stands for it.
+    For a Python function it is an empty one with the same signature. A builtin is cheaper to call than any Python function, so
+    an empty one without arguments stands for it.
     """
     prepare = None if task.prepare is None else _nothing
     if not hasattr(task.fn, "__code__"):

@@ -1,18 +1,18 @@
-"""Is an answer as close to the exact one as honest arithmetic comes? Every element counts. A constant tolerance would accept wrong small
-outputs and refuse long sums. So the reference itself shows how much rounding moves its answer: it is computed in double precision
-(`exact`), again on inputs that were moved by one rounding of the admitted format at random (`stir`, by element), and as it stands, in its
-own format (`own` is what that is off by). An element may be off by the sum of
+"""Checks whether an answer is as close to the exact one as honest arithmetic gets, element by element. A constant tolerance would accept
+wrong small outputs and refuse long sums. So the reference itself shows how much rounding moves its answer: it is computed in double
+precision (`exact`), again on inputs that were each moved at random by one rounding of the admitted format (the change of an element is
+its `stir`), and in its own format (its error there is `own`). An element may be off by the sum of
 
 - `near` times its own stir: an algorithm may lose bits. A sum of n numbers in another order is off by up to sqrt(n) stirs, Winograd's
-  and Strassen's lose 2 to 4 bits; single precision has room for 9 bits and still lies 4 bits below TF32 and fp16, 7 below bf16.
-  Half formats have no such room and need none, since they are accumulated in single precision: 2 bits, for what is rounded on the way;
-- `all` times the usual stir of the whole array: Strassen's and Winograd's and Fourier's errors go by the size of the array, not of
-  the element. The usual one is the root mean square, but not more than 10 times what 90 % of the elements stay below: a few large
-  elements do not wave the others through;
-- 16 times the usual error of the reference itself: what its own arithmetic loses, a candidate may lose;
-- a few units in the last place of the answer, and what lies below its smallest normal number.
+  and Strassen's algorithms lose 2 to 4 bits; single precision has room for 9 bits and is still 4 bits below TF32 and fp16, 7 below bf16.
+  Half formats have no such room and do not need it, since they are accumulated in single precision: 2 bits, for intermediate rounding;
+- `all` times the usual stir of the whole array: the errors of Strassen's, Winograd's and Fourier's methods depend on the magnitude of the
+  array, not of the element. The usual stir is the root mean square, but at most 10 times what 90 % of the elements stay below, so that a
+  few large elements do not excuse the rest;
+- 16 times the usual error of the reference itself: a candidate may lose what the reference's own arithmetic loses;
+- a few units in the last place of the answer, and what is below its smallest normal number.
 
-NaN and infinity have to be where the reference has them, in its own format or in the exact one, with its sign.
+NaN and infinity must be where the reference has them, in its own format or in the exact one, with the same sign.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ UNITS = {"fp64": 2.0**-53, "fp32": 2.0**-24, "tf32": 2.0**-11, "fp16": 2.0**-11,
 OWN = 16.0
 SLIGHT = 0.1
 SAMPLED = 1 << 14
-"""The number of elements from which the size that nine in ten stay below is estimated."""
+"""How many elements are sampled to estimate the size that nine in ten stay below."""
 AT_ONCE = 1 << 22
-"""Elements that are looked at together, so that a check needs little memory beside the arrays themselves."""
+"""How many elements are checked at a time, so that a check needs little memory beside the arrays themselves."""
 
 
 @dataclass(frozen=True)
 class Allowance:
-    """How many stirs an element may be off, by its own and by the usual one, and how many units in the last place."""
+    """How far an element may be off: in multiples of its own stir and of the usual one, and in units in the last place."""
 
     near: float
     all: float
@@ -48,16 +48,16 @@ class Allowance:
 FINE, COARSE = Allowance(512.0, 128.0, 16.0), Allowance(4.0, 4.0, 2.0)
 ROOMS = {name: FINE if name in ("fp64", "fp32") else COARSE for name in UNITS}
 TINY = {"fp64": 2.0**-1022, "fp32": 2.0**-126, "tf32": 2.0**-126, "bf16": 2.0**-126, "fp16": 2.0**-23, "fp8": 2.0**-8}
-"""What may count as nothing: a device may flush what is below the smallest normal number; of half formats, two of the least steps."""
+"""Errors that are always allowed: a device may flush numbers below the smallest normal one; for fp16 and fp8, two of the least steps."""
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """One array of the answer as it should be.
+    """One array of the expected answer.
 
-    `answer` is the reference's own, `exact` the same in double precision where that could be had, `stirs` what rounded inputs make of
-    it, and `precision` the coarsest arithmetic that is admitted. Inputs were moved by a rounding of a format that may be finer than
-    that: `stretch` is how many times.
+    `answer` is the reference's own, `exact` the same in double precision if that is available, `stirs` are the answers for rounded
+    inputs, and `precision` is the coarsest arithmetic that is admitted. The inputs' rounding may be finer than that by the factor
+    `stretch`.
     """
 
     answer: Piece
@@ -69,7 +69,7 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Close:
-    """What was found for one array: what is wrong, or nothing, and how far off it is."""
+    """The result for one array: a message if it is wrong, and how far off it is."""
 
     message: str = ""
     error: float = 0.0
@@ -81,7 +81,7 @@ class Close:
 
     @property
     def merely_rounded(self) -> bool:
-        """Whether what is wrong looks like coarse arithmetic: small errors, or many of them that are small in the mean."""
+        """Whether the errors look like coarse arithmetic: all of them are small, or they are many and small on average."""
         if not self.spread or not math.isfinite(self.error):
             return False
         return self.error <= SLIGHT * self.spread or (self.usual_error <= SLIGHT / 4 * self.spread and self.wrong >= SLIGHT)
@@ -98,7 +98,7 @@ def finer(one: str, other: str) -> str:
 
 
 def structure(got: Sequence[Piece], want: Sequence[Piece]) -> str:
-    """What differs in the tree of an answer, in shapes or formats; nothing where all are alike."""
+    """Return how an answer differs in structure, shapes or formats; empty if it does not."""
     mine, theirs = [piece.path for piece in got], [piece.path for piece in want]
     if mine != theirs:
         if len(mine) != len(theirs):
@@ -137,13 +137,13 @@ def spread_of(array: Array) -> tuple[float, float]:
 
 
 def size_of(array: Array) -> float:
-    """The scale of relative errors: the spread of the values, or their size where all are the same."""
+    """Return the scale of relative errors: the spread of the values, or their size if all are the same."""
     mean, spread = spread_of(array)
     return spread or abs(mean)
 
 
 def judge_piece(got: Piece, want: Wanted) -> Close:
-    """Hold one array against what is wanted; they have the same shape and format."""
+    """Compare one array with the expected one; they have the same shape and format."""
     if not math.prod(got.shape):
         return Close()
     if not want.answer.floating and got.dtype not in ("float", "complex"):
@@ -152,7 +152,7 @@ def judge_piece(got: Piece, want: Wanted) -> Close:
 
 
 def _exactly(got: Piece, want: Wanted) -> Close:
-    """Whole numbers: the reference's own, or one that rounding makes of its answer at that very place, as where two are tied."""
+    """Compare integers: each must be the reference's own, or one that rounded inputs give at the same place, as in a tie."""
     space, start, wrong, first, far = got.space, 0, 0, -1, 0.0
     for mine, *others in _parts(got.array, want.answer.array, want.exact, *want.stirs):
         bad = mine != others[0]
@@ -213,7 +213,7 @@ def _stored(piece: Piece) -> str:
 
 
 def _odd(x: Array, answer: Array, exact: Array, got: Piece, want: Wanted, start: int) -> str:
-    """What is wrong with NaN and infinity: each has to be the reference's own, in its format or in the exact one."""
+    """Return what is wrong with NaN and infinity: each must be the reference's own, in its format or in the exact one."""
     space = got.space
     strange = ~space.isfinite(x)
     lost = ~strange & ~space.isfinite(exact)
@@ -237,12 +237,12 @@ def _odd(x: Array, answer: Array, exact: Array, got: Piece, want: Wanted, start:
 
 
 def _alike(one: Array, other: Array, space: Any) -> Array:
-    """Where both are NaN, or the same."""
+    """Return where two arrays are equal or both NaN."""
     return (space.isnan(one) & space.isnan(other)) | (one == other)
 
 
 def _near(stirs: Sequence[Array], exact: Array, space: Any) -> Array:
-    """How far rounded inputs move each element, as the root mean square over the times that was tried."""
+    """Return how far rounded inputs move each element: the root mean square over all tries."""
     if not stirs:
         return space.zeros_like(space.abs(exact))
     total = space.zeros_like(space.abs(exact))
@@ -253,14 +253,14 @@ def _near(stirs: Sequence[Array], exact: Array, space: Any) -> Array:
 
 
 def _all_finite(array: Array) -> bool:
-    """Whether every element surely is: of a sum that is a number no element is none. A sum that overflows says nothing."""
+    """Whether the sum is finite, and so every element; False may also mean that the sum overflowed."""
     with np.errstate(all="ignore"):
         total = array.sum()
     return bool(space_of(total).isfinite(total))
 
 
 def _distance(one: Array, other: Array) -> Array:
-    """How far two arrays are apart, element by element; where one of them is not finite, nothing."""
+    """Return how far two arrays are apart, element by element; 0 where one of them is not finite."""
     space = space_of(one)
     off = space.abs(one - other)
     return off if _all_finite(off) else space.where(space.isfinite(off), off, 0.0)
@@ -272,13 +272,13 @@ def _usual_stir(want: Wanted) -> float:
 
 
 def _errors(one: Array, other: Array) -> Iterator[Array]:
-    """How far two arrays are apart, part by part; where one of them is not finite, nothing."""
+    """Yield how far two arrays are apart, part by part; 0 where one of them is not finite."""
     for mine, theirs in _parts(one, other):
         yield _distance(widened(mine), widened(theirs))
 
 
 def _usual(sizes: Iterator[Array]) -> float:
-    """Root mean square, but not far above what nearly all stay below; an odd step between samples is no row's length."""
+    """Return the root mean square, at most 10 times what 90 % of a sample stay below; an odd step avoids the length of a row."""
     squares, count, sample = 0.0, 0, []
     for size in sizes:
         squares, count = squares + float((size * size).sum()), count + len(size)
@@ -296,7 +296,7 @@ def _real(array: Array) -> Array:
 
 
 def _parts(*arrays: Array) -> Iterator[tuple[Array, ...]]:
-    """Arrays of one shape, flat, so many elements at a time."""
+    """Yield parts of flattened arrays of one shape, AT_ONCE elements at a time."""
     flat = [array.reshape(-1) for array in arrays]
     for start in range(0, len(flat[0]), AT_ONCE):
         yield tuple(array[start : start + AT_ONCE] for array in flat)

@@ -1,4 +1,4 @@
-"""Two compilers from processes that took turns: a ratio with its interval for each quantity that every process gave once."""
+"""Compares two compilers whose processes took turns: a ratio with its interval for each quantity that every process gave once."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from steelyard.model.record import FEWEST, Figure
 
 
 def weigh_values(base: Sequence[float], head: Sequence[float], unit: str) -> PairPart | None:
-    """What values taken in pairs of processes say: the k-th of the base and the k-th of the head ran after each other, in drawn order.
+    """Return the ratio of values from pairs of processes: the k-th of base and head ran after each other, in drawn order.
 
-    Times differ from process to process, so their interval is over pairs, as that of any comparison. Sizes hardly do: their interval
-    has every ratio that any two processes gave, so that a difference beyond the spread is a verdict. Fewer than six pairs have no
-    interval, but for sizes that are the same in every process of an arm. Nothing where a value is not positive.
+    Times differ from process to process, so their interval is taken over pairs, as in any comparison. Sizes hardly differ: their interval
+    covers every ratio of any two processes, so that a difference beyond the spread is a verdict. Fewer than six pairs give no interval,
+    except for sizes that are the same in every process of an arm. None if a value is not positive.
     """
     if not base or len(base) != len(head) or min(*base, *head) <= 0:
         return None
@@ -34,7 +34,7 @@ def weigh_values(base: Sequence[float], head: Sequence[float], unit: str) -> Pai
 
 
 def _ratio(end: float) -> float:
-    """An end of an interval of logarithms as a ratio that can be written down; one without an end lies beyond all that is compared."""
+    """Return an end of a log interval as a ratio; an infinite end becomes a finite number beyond any real ratio."""
     return math.exp(min(50.0, max(-50.0, end)))
 
 

@@ -1,4 +1,4 @@
-"""Where a comparison spends its budget: rounds or rebuilds, and when it has seen enough."""
+"""Decides how a comparison spends its budget on rounds and rebuilds, and when it stops."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ LEAST_MEASURING = 1 / 3
 
 
 class Effort:
-    """How many rounds a rebuild gets, and when to stop.
+    """Decides how many rounds a rebuild gets, and when to stop.
 
-    After a pilot the rounds per rebuild follow from what a rebuild and a round cost and how much each varies: the
-    interval shrinks fastest where a second removes the most variance. It ends when every head is settled by evidence, or at a look:
-    when the budget is spent, and then as often as it is worth going on.
+    After a pilot the rounds per rebuild follow from the cost of a rebuild and a round and from how much each varies: the
+    interval shrinks fastest where a second removes the most variance. A comparison ends when evidence settles every head, or at a
+    look at the data: when the budget is spent, and then at later looks as long as going on is worthwhile.
     """
 
     def __init__(self, settings: Settings, suite: int, usual: int, heads: int) -> None:
@@ -44,10 +44,10 @@ class Effort:
         self.scatter: list[float] = []
 
     def settle(self, one: float, building: float = 0.0, *, fresh: bool, heavy: bool = False) -> None:
-        """The first effort, from what a round and a rebuild take. `fresh` tasks are new at every call: no rounds to repeat.
+        """Set the first number of rounds from the cost of a round and a rebuild. `fresh` tasks are new at every call: no rounds to repeat.
 
-        `heavy` ones have their weights moved instead of being built: the first call after that is never timed, as it fills caches, and
-        records graphs of the device again.
+        `heavy` tasks have their weights moved instead of being built: the first call after that is never timed, because it fills caches
+        and records device graphs again.
         """
         self.one, self.fresh, self.heavy = one, fresh, heavy
         if fresh:
@@ -59,7 +59,7 @@ class Effort:
         self.warm = 1 if heavy else self.warm if one * 4 < share else int(self.rounds > 1)
 
     def learn(self, last: Rounds, building: float, measuring: float) -> None:
-        """Take one more rebuild into account, of which building and measuring took so long."""
+        """Take one more rebuild into account, with the seconds that building and measuring it took."""
         self.costs.append((building, measuring / max(1, self.rounds)))
         self.disturbed.append(float(last.disturbed.mean()))
         for head, (wager, seen) in enumerate(zip(self.wagers, self.seen, strict=True), 1):
@@ -75,7 +75,7 @@ class Effort:
             self.rounds = self._best_rounds()
 
     def _best_rounds(self) -> int:
-        """The split of Kalibera and Jones: the square root of cost over cost times variance over variance."""
+        """Return the rounds per rebuild by Kalibera and Jones: the square root of the ratio of costs times the ratio of variances."""
         if len(self.centres) < 4:
             return self.rounds
         rebuild, one = (float(np.median([cost[index] for cost in self.costs])) for index in (0, 1))
@@ -87,9 +87,9 @@ class Effort:
         return max(1, min(MOST_ROUNDS, max(self.usual, round(best), filling), max(1, affordable)))
 
     def verdict(self, done: int, spent: float) -> str:
-        """Why to look now, or nothing: every head decided by evidence, the budget up to this look spent, or as many rebuilds as it needs.
+        """Return why to look now, or empty: evidence decides every head, the budget for this look is spent, or there are enough rebuilds.
 
-        Evidence is gathered from undisturbed wall time, so it decides only where that is what will be judged.
+        Evidence is gathered from undisturbed wall time, so it decides only if that is what will be judged.
         """
         calm, times = float(np.mean(self.disturbed)) < CALM, self.looks.at[self.look]
         decided = (self._decided(wager, seen, spent) for wager, seen in zip(self.wagers, self.seen, strict=True))
@@ -100,10 +100,10 @@ class Effort:
         return "rebuilds" if done >= times * MOST_REBUILDS else ""
 
     def conclude(self, reason: str, findings: Sequence[Finding], done: int, spent: float, wall: float, patience: float) -> str:
-        """Why a look at the data ends the measurement; empty if it goes on.
+        """Return why a look at the data ends the measurement; empty if it goes on.
 
-        `wall` seconds have passed of `patience`: going on must not cost what is there. A model whose first few requests took longer than
-        the budget does not go on for multiples of that.
+        `wall` seconds of `patience` have passed: going on must not risk the results so far. A model whose first few requests took longer
+        than the budget does not go on for multiples of that.
         """
         open_ = [found.interval for found in findings if not settled(found.interval, self.margin)]
         if reason == EVIDENCE:
@@ -122,13 +122,13 @@ class Effort:
         return ""
 
     def progress(self, spent: float) -> tuple[str, float]:
-        """What to say of it, and how far it is at most."""
+        """Return the progress text, and the largest share that can be done."""
         return self.looks.progress(self.look, spent / self.first)
 
     def _decided(self, wager: Wager, seen: list[float], spent: float) -> bool:
-        """A difference beyond the margin is certain and its size known well enough, or one within it is certain.
+        """Whether a difference beyond the margin is certain and its size known well enough, or a difference within it is certain.
 
-        The latter ends a measurement early only where there is hardly any difference whose direction could still be told.
+        The latter ends a measurement early only if the difference is so small that its direction would hardly become clear.
         """
         if len(seen) < PILOT:
             return False
@@ -142,7 +142,7 @@ class Effort:
         return bool(not_above and not_below and close and spent >= SAME_SHARE * self.settings.budget)
 
     def _fewest(self) -> int:
-        """Calls that take longer than the budget are still seen a few times."""
+        """Return the fewest rebuilds: calls that take longer than the budget are still measured a few times."""
         if self.fresh:
             return FEWEST_FRESH
         slow = self.one * 2 * FEWEST_REBUILDS >= self.settings.budget

@@ -1,8 +1,8 @@
-"""How sure a difference is: an interval over rebuilds, a randomisation test, and evidence that survives peeking.
+"""How sure a difference is: an interval over rebuilds, a randomisation test, and evidence that stays valid however often one looks.
 
-All look at one row per rebuild: how far each arm lies from the mean of the others, the head first; a row adds up to
+All use one row per rebuild: the distance of each arm from the mean of the other arms, the head first; a row adds up to
 zero. Under "no difference" any arm of a rebuild could have been the head, because the order in which arms were built
-and called was drawn. The randomisation test and the e-process need nothing else: no normal noise, no symmetric noise.
+and called was drawn. The randomisation test and the e-process assume nothing else: neither normal nor symmetric noise.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ Floats = np.ndarray[Any, np.dtype[np.float64]]
 
 @dataclass(frozen=True)
 class Spread:
-    """What is known of the noise between rebuilds from elsewhere: an SD, and how many degrees of freedom it is worth."""
+    """Noise between rebuilds that is known from other data: a standard deviation and its degrees of freedom."""
 
     sd: float
     freedom: float
 
 
 def shifted(rows: Floats, shift: Any) -> Floats:
-    """The rows as they would be had the head been faster by so much."""
+    """Return the rows as they would be if the head were faster by `shift`."""
     arms = rows.shape[-1]
     weights = np.asarray([1.0, *[-1.0 / (arms - 1)] * (arms - 1)])
     moved: Floats = rows - np.asarray(shift)[..., None, None] * weights
@@ -44,7 +44,7 @@ def shifted(rows: Floats, shift: Any) -> Floats:
 
 
 def pooled_spread(values: Floats, others: Sequence[Spread]) -> Spread:
-    """The values' own SD, or that pooled with what else is known where that is wider: other noise may widen an interval only."""
+    """Return the values' own SD, or the SD pooled with other data if that is wider: other noise may only widen an interval."""
     freedom = len(values) - 1.0
     own = float(values.var(ddof=1))
     total = freedom + sum(other.freedom for other in others)
@@ -53,7 +53,7 @@ def pooled_spread(values: Floats, others: Sequence[Spread]) -> Spread:
 
 
 def t_interval(values: Floats, others: Sequence[Spread] = (), alpha: float = ALPHA / 2) -> Interval:
-    """Mean with its interval, the spread moderated by what else is known of this machine's noise."""
+    """Return the mean with its interval; the spread is pooled with other data on this machine's noise."""
     n = len(values)
     centre = float(values.mean()) if n else math.nan
     if n < 2:
@@ -64,7 +64,7 @@ def t_interval(values: Floats, others: Sequence[Spread] = (), alpha: float = ALP
 
 
 def t_p_value(values: Floats, others: Sequence[Spread] = ()) -> float:
-    """Two-sided chance of a mean this far from zero, by the same model as the interval."""
+    """Return the two-sided chance of a mean this far from zero, by the same model as the interval."""
     if len(values) < 2:
         return 1.0
     spread = pooled_spread(values, others)
@@ -75,7 +75,7 @@ def t_p_value(values: Floats, others: Sequence[Spread] = ()) -> float:
 
 @functools.lru_cache(maxsize=8)
 def _draws(n: int, arms: int) -> np.ndarray[Any, np.dtype[np.intp]]:
-    """Which arm of each rebuild is taken for the head, per draw: every choice where that is few, else drawn once for good."""
+    """Return which arm of each rebuild is taken as the head, per draw: all choices if they are few, else a fixed random sample."""
     if arms**n <= DRAWS:
         return (np.arange(arms**n)[:, None] // arms ** np.arange(n)) % arms
     drawn = np.random.default_rng([n, arms]).integers(0, arms, (DRAWS, n))
@@ -84,14 +84,14 @@ def _draws(n: int, arms: int) -> np.ndarray[Any, np.dtype[np.intp]]:
 
 
 def swap_p_value(rows: Floats) -> float:
-    """Two-sided chance of a mean this far from zero when the head of each rebuild is drawn among its arms."""
+    """Return the two-sided chance of a mean this far from zero when the head of each rebuild is drawn among its arms."""
     seen = abs(float(rows[:, 0].sum()))
     sums = rows[np.arange(len(rows)), _draws(*rows.shape)].sum(axis=1)
     return float(np.mean(np.abs(sums) >= seen * (1 - 1e-9)))
 
 
 def swap_interval(rows: Floats, alpha: float = ALPHA / 2) -> Interval | None:
-    """The shifts that the randomisation test does not exclude; None where there are too few rebuilds to exclude any."""
+    """Return the interval of shifts that the randomisation test does not exclude; None if there are too few rebuilds to exclude any."""
     n, centre = len(rows), float(rows[:, 0].mean())
     if rows.shape[1] ** n * alpha < 2:
         return None
@@ -114,9 +114,9 @@ def swap_interval(rows: Floats, alpha: float = ALPHA / 2) -> Interval | None:
 class Wager:
     """Wealth of a gambler who bets, rebuild by rebuild, on which arm is the head; for several hypothetical shifts at once.
 
-    The stake follows how much the arms differ, never which is which, so without a difference every bet is fair, and
-    wealth above 1/alpha has a chance of at most alpha, however often one looks. What size is usual is learned from earlier
-    rebuilds, and anew whenever an eighth more of them are there.
+    The stake depends on how much the arms differ, never on which is which, so without a difference every bet is fair, and
+    wealth above 1/alpha has a chance of at most alpha, however often one looks. The usual size of a difference is learned from
+    earlier rebuilds, and again whenever their number has grown by an eighth.
     """
 
     def __init__(self, shifts: Sequence[float] | Floats = (0.0,)) -> None:
@@ -143,7 +143,7 @@ class Wager:
 
 
 def strongest(rows: Floats, shifts: Sequence[float] | Floats = (0.0,)) -> Floats:
-    """The highest wealth against each shift that any look so far could have seen."""
+    """Return the highest wealth against each shift that any look so far could have seen."""
     wager = Wager(shifts)
     for row in rows:
         wager.add(row)
@@ -151,10 +151,10 @@ def strongest(rows: Floats, shifts: Sequence[float] | Floats = (0.0,)) -> Floats
 
 
 def sure_interval(rows: Floats, alpha: float = ALPHA / 2) -> Interval:
-    """From the lowest to the highest shift that the e-process never excluded: valid however often one looked.
+    """Return the interval of shifts that the e-process never excluded; it is valid however often one looked.
 
-    The middle belongs to it even where the difference changed on the way and early evidence excludes it. Where every shift
-    was excluded, the difference was never the same for long, and nothing is sure.
+    The median is part of it even if the difference changed over time and early evidence excludes it. If every shift was
+    excluded, the difference was never the same for long, and the interval is infinite.
     """
     n = len(rows)
     middle = float(np.median(rows[:, 0])) if n else math.nan
@@ -172,7 +172,7 @@ def sure_interval(rows: Floats, alpha: float = ALPHA / 2) -> Interval:
 
 
 def _edge(rows: Floats, excluded: float, kept: float, alpha: float) -> float:
-    """The excluded shift nearest to a kept one, on grids that are refined between the two."""
+    """Return the excluded shift nearest to a kept one, on grids that are refined between the two."""
     for _ in range(REFINEMENTS):
         shifts = np.linspace(excluded, kept, GRID)
         last = int(np.flatnonzero(strongest(rows, shifts) < 1 / alpha)[0])

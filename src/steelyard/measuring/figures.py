@@ -15,7 +15,7 @@ from steelyard.model.task import Task
 
 
 def figures(sample: Sample, task: Task, metrics: Iterable[Metric]) -> dict[str, Figure]:
-    """All metrics from one sample, each with unit, direction, interval and n."""
+    """Return all metrics of one sample, each with unit, direction, interval and n."""
     check_amounts(task)
     interval, net = sample.interval, sample.per_call
     found = {

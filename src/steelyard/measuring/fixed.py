@@ -1,7 +1,7 @@
-"""A fixed number of calls: gradients cleared, outputs released and caches flushed between them, none of it in the timed region.
+"""Times a fixed number of calls; gradients are cleared, outputs released and caches flushed between them, outside of the timed region.
 
 One implementation for host and device. What other systems call discrete, continuous and event timing are three loops over the same
-task; a backend gives the stopwatch of its device.
+task; a backend provides the stopwatch of its device.
 """
 
 from __future__ import annotations
@@ -22,38 +22,38 @@ Range = AbstractContextManager[Any]
 Phase = Literal["warmup", "measure"]
 NO_RANGE: Range = nullcontext()
 PROBES = 5
-"""Calls that say how many fill a given time."""
+"""How many calls are timed to find out how many fill a given time."""
 SPARE = 0.5
-"""Of the memory that is free, how much outputs that wait for their backward pass may take."""
+"""Share of the free memory that outputs waiting for their backward pass may take."""
 NO_GRADIENT = "the output has no gradient, or no derivative is written for the operator"
 
 
 class Stopwatch:
-    """Times single calls; this one on a host, where a call ends when it returns. A device's own is made by its backend.
+    """Times single calls; this one on a host, where a call ends when it returns. A backend makes the one for its device.
 
-    `asynchronous` says that work goes on after a call returns; `events` that the device can mark times on its own queue.
+    `asynchronous` means that work goes on after a call returns; `events` that the device can record times on its own queue.
     """
 
     asynchronous = False
     events = False
     continuous = True
-    """Whether calls may follow each other without a pause; elsewhere there are no such times."""
+    """Whether calls may follow each other without a pause; if not, there are no continuous times."""
 
     def before(self) -> None:
-        """Get ready for one call: the cache as it shall be found, the memory mark reset, nothing pending."""
+        """Prepare one call: flush the cache if requested, reset the memory peak, and wait for pending work."""
 
     def cool(self) -> None:
-        """Put work on the device's queue that leaves its cache as it shall be found."""
+        """Queue the flush of the device's cache, if requested."""
 
     def timed(self, fn: Callable[..., Any], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None) -> tuple[int, Any]:
-        """Nanoseconds of one call until its work is done, and what it returned."""
+        """Return the nanoseconds of one call until its work is done, and its result."""
         clock, kwargs = clocks.perf_counter_ns, kwargs or {}
         start = clock()
         out = fn(*args, **kwargs)
         return clock() - start, out
 
     def peak(self) -> int:
-        """The most bytes held since `before`."""
+        """Return the most bytes held since `before`."""
         return 0
 
     def sync(self) -> None:
@@ -67,29 +67,29 @@ class Stopwatch:
         self.sync()
 
     def await_inputs(self, inputs: Any) -> None:
-        """Wait until inputs that were just made are there, where `before` does not see to that."""
+        """Wait until inputs that were just made are computed, if `before` does not wait for them."""
 
     def count_anew(self) -> None:
-        """From here on `counts` counts."""
+        """Reset the counts that `counts` returns."""
 
     def counts(self) -> dict[str, Any]:
-        """What the framework counted since: compiled graphs, time spent in its runtime, operators that ran elsewhere."""
+        """Return the framework's counts since `count_anew`: compiled graphs, time spent in its runtime, operators that ran elsewhere."""
         return {}
 
     def report(self) -> str:
-        """The framework's own text about what it counted."""
+        """Return the framework's own report of what it counted."""
         return ""
 
     def held(self) -> int:
-        """Bytes that are held now."""
+        """Return the bytes that are held now."""
         return 0
 
     def free(self) -> int:
-        """Bytes that could be had."""
+        """Return the bytes that could be allocated."""
         return 0
 
     def event_pairs(self, count: int) -> Sequence[tuple[Any, Any]]:
-        """Marks for the device's queue, a start and an end for each of so many calls."""
+        """Return a start and an end event for the device's queue, for each of so many calls."""
         return ()
 
 
@@ -102,18 +102,18 @@ class Labels(Protocol):
 
 
 class NoLabels:
-    """Ranges that nothing shows."""
+    """Labels whose ranges do nothing."""
 
     def range(self, label: str) -> Range:
-        """A range of this name, to be entered once or many times."""
+        """Return a range of this name, which can be entered many times."""
         return NO_RANGE
 
     def profiler_range(self, label: str) -> Range:
-        """One that only traces show."""
+        """Return a range that only traces show."""
         return NO_RANGE
 
     def tool_range(self, label: str) -> Range:
-        """One that only tools from outside see."""
+        """Return a range that only external tools see."""
         return NO_RANGE
 
 
@@ -128,9 +128,9 @@ class Ranges:
 
 @dataclass(frozen=True)
 class PassSeries:
-    """The values of one pass in one phase; times in nanoseconds, or in milliseconds where a device's own marks give them.
+    """The values of one pass in one phase; times in nanoseconds, or in milliseconds if they come from the device's events.
 
-    `host` is how much of a time went by before the calls had returned, where that is known.
+    `host` is the part of each time that passed before the calls had returned, where that is known.
     """
 
     time: list[float] = field(default_factory=list)
@@ -153,7 +153,7 @@ Loop = Callable[[Task, Backward | None, Stopwatch, int, Ranges], Taken]
 
 
 def discrete(task: Task, back: Backward | None, watch: Stopwatch, count: int, ranges: Ranges) -> Taken:
-    """One number per call and pass; on a device from idle to idle."""
+    """Return one time per call and pass; on a device from idle to idle."""
     if task.times_itself:
         return _by_itself(task, watch, count, ranges)
     if watch.asynchronous:
@@ -164,7 +164,7 @@ def discrete(task: Task, back: Backward | None, watch: Stopwatch, count: int, ra
 
 
 def _by_itself(task: Task, watch: Stopwatch, count: int, ranges: Ranges) -> Taken:
-    """What runs of a task that times itself report."""
+    """Return the times reported by a task that times itself."""
     series = PassSeries()
     with ranges.whole:
         for _ in repeat(None, count):
@@ -176,7 +176,7 @@ def _by_itself(task: Task, watch: Stopwatch, count: int, ranges: Ranges) -> Take
 
 
 def _on_host(task: Task, back: Backward | None, count: int, ranges: Ranges) -> tuple[list[float], list[float], bool]:
-    """Nanoseconds of each forward and each backward pass, which end when they return."""
+    """Return the nanoseconds of each forward and each backward pass, which end when they return."""
     forward, args, kwargs, prepare, clock = task.fn, task.args, task.kwargs, task.prepare, clocks.perf_counter_ns
     assert forward is not None
     ahead, behind = ranges.forward, ranges.backward
@@ -206,7 +206,7 @@ def _on_host(task: Task, back: Backward | None, count: int, ranges: Ranges) -> t
 
 
 def _on_device(task: Task, back: Backward | None, watch: Stopwatch, count: int, ranges: Ranges) -> Taken:
-    """The same where work goes on after a call returns: nothing is pending before, and nothing after."""
+    """Return one time per call and pass where work goes on after a call returns: nothing is pending before or after each."""
     assert task.fn is not None
     forward, backward, lost = PassSeries(), PassSeries(), False
     with ranges.whole:
@@ -234,18 +234,18 @@ def _on_device(task: Task, back: Backward | None, watch: Stopwatch, count: int, 
 
 
 def host_loop(task: Task, back: Backward | None, watch: Stopwatch, count: int, ranges: Ranges) -> Taken:
-    """Both continuous ways on a host, where there is nothing to keep running: discrete calls without labels and memory."""
+    """Both continuous clocks on a host, where no queue must be kept busy: discrete calls without labels and memory."""
     with ranges.whole:
         forward, backward, lost = _on_host(task, back, count, Ranges())
     return Taken(PassSeries(forward), PassSeries(backward), lost)
 
 
 def continuous(task: Task, back: Backward | None, watch: Stopwatch, count: int, ranges: Ranges) -> Taken:
-    """One number per pass: calls follow each other without a pause, and the whole time is divided by their count.
+    """Return one time per pass: calls follow each other without a pause, and the total time is divided by their count.
 
-    Backward is timed in a loop of its own over forwards that were run before it, as many as memory holds at once, so that
-    it is measured and not the difference of two means; its memory is that of one call, taken before. Dropping a gradient
-    costs no device time and stays in that loop, since adding to the last one would.
+    Backward is timed in its own loop over forwards that ran before it, as many as fit in memory at once, so that it is measured
+    directly and not as the difference of two means; its memory is that of one call, measured before. Dropping a gradient costs no
+    device time and stays in that loop, since adding to the last gradient would cost time.
     """
     forward, args, kwargs = task.fn, task.args, task.kwargs
     assert forward is not None
@@ -286,14 +286,14 @@ def continuous(task: Task, back: Backward | None, watch: Stopwatch, count: int, 
 
 
 def _waiting(task: Task, back: Backward, count: int) -> deque[Step]:
-    """So many forwards, and for each the step back from it that is still to be made."""
+    """Run so many forward passes, and return the backward step of each, still to be run."""
     assert task.fn is not None
     made = (back.step(task.fn(*task.args, **task.kwargs)) for _ in range(count))
     return deque(step for step in made if step is not None)
 
 
 def events(task: Task, back: Backward | None, watch: Stopwatch, count: int, ranges: Ranges) -> Taken:
-    """One number per call, from a pair of marks on the device's queue; the host waits once, at the end."""
+    """Return one time per call, from a pair of events on the device's queue; the host waits once, at the end."""
     forward, args, kwargs = task.fn, task.args, task.kwargs
     assert forward is not None
     pairs = watch.event_pairs(count)
@@ -326,13 +326,13 @@ def events(task: Task, back: Backward | None, watch: Stopwatch, count: int, rang
 
 Renew = Callable[[], tuple[Sequence[Any], Mapping[str, Any]]]
 BEFORE, DURING = 25_000_000, 100_000_000
-"""Nanoseconds for which the clock `fastest` calls without looking, and then looks for the shortest."""
+"""Nanoseconds of calls that the clock `fastest` ignores as warm-up, and of the calls after them, of which the shortest counts."""
 
 
 def repeats(task: Task, fixed: Fixed, watch: Stopwatch, count: int, renew: Renew | None) -> Taken:
-    """Some repeats of several calls each, with inputs that were made before: one time per repeat, and what was counted in it.
+    """Time repeats of several calls each, with inputs that were made before: one time per repeat, and the framework's counts in it.
 
-    What the task prepares before a call is inside the time, since the calls follow each other.
+    The task's preparation before a call is part of the time, since the calls follow each other.
     """
     series, counts = PassSeries(), list[dict[str, Any]]()
     for _ in repeat(None, count):
@@ -350,7 +350,7 @@ def repeats(task: Task, fixed: Fixed, watch: Stopwatch, count: int, renew: Renew
 
 
 def _one_after_another(task: Task, watch: Stopwatch, inputs: Sequence[Any]) -> tuple[int, int | None]:
-    """Nanoseconds of all calls until the last is done, and until each had returned."""
+    """Return the nanoseconds of all calls until the last is done, and the part that passed inside of the calls."""
     fn, prepare, clock, host, out = task.fn, task.prepare, clocks.perf_counter_ns, 0, None
     assert fn is not None
     start = clock()
@@ -366,7 +366,7 @@ def _one_after_another(task: Task, watch: Stopwatch, inputs: Sequence[Any]) -> t
 
 
 def _shortest(task: Task, watch: Stopwatch, inputs: Sequence[Any]) -> tuple[int, int | None]:
-    """The sum over all inputs of the shortest of many calls."""
+    """Return the sum over all inputs of the shortest of many calls."""
     assert task.fn is not None
     clock, total = clocks.perf_counter_ns, 0
     for args, kwargs in inputs:
@@ -385,12 +385,12 @@ def _shortest(task: Task, watch: Stopwatch, inputs: Sequence[Any]) -> tuple[int,
 
 
 def nothing(task: Task, back: Backward | None, watch: Stopwatch, count: int, ranges: Ranges) -> Taken:
-    """No times where calls cannot follow each other without a pause."""
+    """Return no times, for devices on which calls cannot follow each other without a pause."""
     return Taken()
 
 
 def loop_of(clock: str, watch: Stopwatch) -> Loop:
-    """The loop of a clock on a device."""
+    """Return the timing loop of a clock on a device."""
     if clock == "discrete":
         return discrete
     if not watch.asynchronous:
@@ -417,9 +417,9 @@ def take(
     renew: Renew | None = None,
     position: int | None = None,
 ) -> Sampled:
-    """Rehearse, warm up and measure one task; `name` is what its labels call it, and `renew` makes inputs for one call.
+    """Rehearse, warm up and measure one task; `name` is its name in labels, and `renew` makes inputs for one call.
 
-    `position` is its place in a batch under a tool that looks from outside, by which measured calls are marked for it.
+    `position` is its place in a batch under an external tool, and part of the marks around its measured calls.
     """
     labels = labels or NoLabels()
     if fixed.grouped:
@@ -440,7 +440,7 @@ def take(
 
 
 def counted(fixed: Fixed, probe: Callable[[int], Any], now: Callable[[], float] = clocks.perf_counter) -> Fixed:
-    """Seconds to spend as numbers of calls, from what a few of them take with all that surrounds them; at least one."""
+    """Return the protocol with its seconds converted to numbers of calls, at least 1, from the time that a few calls take in all."""
     if fixed.warmup_time is None and fixed.repeat_time is None:
         return fixed
     start = now()
@@ -451,7 +451,7 @@ def counted(fixed: Fixed, probe: Callable[[int], Any], now: Callable[[], float] 
 
 
 def _rehearse(task: Task, back: Backward | None) -> Backward | None:
-    """One call that is kept nowhere, for what only the first ones do."""
+    """Run one call that is not timed, for what only first calls do; return the backward pass, or None if it is not possible."""
     if task.times_itself:
         task.timed_run()
         return None
@@ -469,7 +469,7 @@ def _rehearse(task: Task, back: Backward | None) -> Backward | None:
 
 
 def _ranges(labels: Labels, fixed: Fixed, name: str, phase: Phase, position: int | None) -> Ranges:
-    """Labels of a phase; one around all calls belongs to traces alone where each call has its own."""
+    """Return the ranges of a phase; if each call has its own range, the one around all calls is for traces only."""
     stem = f"{fixed.ranges}|{name}|{phase}"
     whole = f"[{stem}|{'forward_backward' if fixed.backward else 'forward'}]"
     ahead, back = (labels.range(f"[{stem}|{part}]") for part in ("forward", "backward"))

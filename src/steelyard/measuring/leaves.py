@@ -1,4 +1,4 @@
-"""Arrays in nested answers, of numpy or of PyTorch, wherever they lie: found, copied and computed with, every element of them.
+"""Finds, copies and computes with arrays of numpy or PyTorch in nested answers, on any device.
 
 Nothing here imports a framework: if a process has never loaded PyTorch, none of its values is a tensor.
 """
@@ -21,7 +21,7 @@ Array = Any
 
 @dataclass(frozen=True)
 class Piece:
-    """One array of an answer with its place in it; `dtype` is its format by its framework's own name, without the framework's."""
+    """One array of an answer with its path; `dtype` is its framework's name of its format, without the name of the framework."""
 
     path: str
     dtype: str
@@ -29,22 +29,22 @@ class Piece:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of the array."""
+        """The shape of the array."""
         return tuple(self.array.shape)
 
     @property
     def space(self) -> Any:
-        """The functions that work on it where it lies."""
+        """The framework whose functions work on the array."""
         return space_of(self.array)
 
     @property
     def floating(self) -> bool:
-        """Whether it holds fractions."""
+        """Whether the array holds floating-point or complex numbers."""
         return is_floating(self.array)
 
 
 def space_of(value: Any) -> Any:
-    """numpy, or torch for its tensors, as the functions that work on an array; None for what is no array."""
+    """Return the framework whose functions work on an array, numpy or torch; None for a value that is not an array."""
     if isinstance(value, (np.ndarray, np.generic)):
         return np
     torch = sys.modules.get("torch")
@@ -52,12 +52,12 @@ def space_of(value: Any) -> Any:
 
 
 def is_array(value: Any) -> bool:
-    """Whether something is an array of numpy or a tensor of torch."""
+    """Whether a value is an array of numpy or a tensor of torch."""
     return space_of(value) is not None
 
 
 def is_floating(value: Any) -> bool:
-    """Whether an array holds fractions."""
+    """Whether an array holds floating-point or complex numbers."""
     space = space_of(value)
     if space is None:
         return False
@@ -65,12 +65,12 @@ def is_floating(value: Any) -> bool:
 
 
 def format_of(array: Array) -> str:
-    """The name of an array's format, such as `float32`."""
+    """Return the name of an array's format, such as `float32`."""
     return str(array.dtype).removeprefix("torch.")
 
 
 def precision_of(array: Array) -> str:
-    """Which of our precisions an array is stored in; nothing for whole numbers."""
+    """Return which of our precisions an array is stored in; empty for integers."""
     if not is_floating(array):
         return ""
     name = {"complex128": "float64", "complex64": "float32", "complex32": "float16"}.get(format_of(array), format_of(array))
@@ -78,7 +78,7 @@ def precision_of(array: Array) -> str:
 
 
 def pieces(value: Any, path: str = "out") -> list[Piece]:
-    """The arrays of an answer, in order; plain numbers count as arrays of one."""
+    """Return the arrays of an answer, in order; plain numbers count as arrays of one element."""
     if (space := space_of(value)) is not None:
         array = np.asarray(value) if space is np else value.detach().resolve_conj().resolve_neg()
         return [Piece(path, format_of(array), array)]
@@ -95,7 +95,7 @@ def _items(value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def mapped(value: Any, change: Callable[[Array], Any]) -> Any:
-    """The same structure with its arrays changed; all else stays as it is."""
+    """Return the same structure with its arrays changed, and everything else unchanged."""
     if is_array(value):
         return change(value)
     if isinstance(value, dict):
@@ -108,19 +108,19 @@ def mapped(value: Any, change: Callable[[Array], Any]) -> Any:
 
 
 def arrays_of(value: Any) -> list[Array]:
-    """The arrays in a nested value, in order."""
+    """Return the arrays in a nested value, in order."""
     if is_array(value):
         return [value]
     return [array for _, item in _items(value) for array in arrays_of(item)]
 
 
 def copied(array: Array) -> Array:
-    """An array of its own, at another address."""
+    """Return a copy of an array at another address."""
     return np.array(array) if space_of(array) is np else array.detach().clone()
 
 
 def widened(array: Array) -> Array:
-    """In double precision."""
+    """Return an array in double precision."""
     if space_of(array) is np:
         return np.asarray(array, np.complex128 if np.asarray(array).dtype.kind == "c" else np.float64)
     torch = space_of(array)
@@ -128,7 +128,7 @@ def widened(array: Array) -> Array:
 
 
 def as_format(array: Array, like: Array) -> Array:
-    """The values of an array in the format of another, and where that one lies."""
+    """Return the values of an array in the format and on the device of another one."""
     if space_of(like) is np:
         with np.errstate(all="ignore"):
             return np.asarray(array).astype(like.dtype)
@@ -138,14 +138,14 @@ def as_format(array: Array, like: Array) -> Array:
 
 
 class Draws:
-    """Random arrays beside others, from a seed: the same seed gives the same ones on the same device."""
+    """Random arrays on the devices of other arrays, from a seed: the same seed gives the same arrays on the same device."""
 
     def __init__(self, seed: int) -> None:
         self._numbers = np.random.default_rng(seed)
         self._seed, self._torch = seed, {}  # type: int, dict[Any, Any]
 
     def uniform(self, like: Array) -> Array:
-        """Numbers in [0, 1) in single precision, in an array's shape and place."""
+        """Return numbers in [0, 1) in single precision, in the shape and on the device of an array."""
         space = space_of(like)
         if space is np:
             return self._numbers.random(np.shape(like), dtype=np.float32)
@@ -154,10 +154,10 @@ class Draws:
         return space.rand(tuple(like.shape), generator=source, device=like.device, dtype=space.float32)
 
     def order(self, count: int, like: Array) -> Array:
-        """The first so many whole numbers in a drawn order, to index an array with."""
+        """Return the integers below `count` in a drawn order, to index an array with."""
         order = self._numbers.permutation(count)
         return order if space_of(like) is np else space_of(like).from_numpy(order).to(like.device)
 
     def whole(self, below: int) -> int:
-        """One whole number from 0 up."""
+        """Return one integer from 0 to `below`, which is excluded."""
         return int(self._numbers.integers(below))

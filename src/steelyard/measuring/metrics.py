@@ -27,7 +27,7 @@ def item_rate(seconds: float, task: Task) -> float | None:
 
 
 def check_amounts(task: Task) -> None:
-    """What a task declares must be an amount; anything else is the workload's mistake and would become a figure."""
+    """Refuse declared operations, bytes or items that are not amounts, which would otherwise become figures."""
     for name in ("flops", "bytes", "items"):
         amount = getattr(task, name)
         if amount is not None and not is_amount(amount):

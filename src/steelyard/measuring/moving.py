@@ -1,7 +1,7 @@
-"""Everything that a call reaches, made again elsewhere: the addresses of objects are part of the noise and must vary with every rebuild.
+"""Copies everything that a call reaches to new addresses: the place of objects in memory is part of the noise and must vary with rebuilds.
 
-Copying arrays alone is not enough. A list of floats read in another order of memory, a dict whose strings lie elsewhere or
-a tuple of tensors takes up to several percent more or less time, and stays so for as long as the objects stay.
+Copying arrays alone is not enough. A list of floats in another memory order, a dict whose strings are elsewhere or a tuple
+of tensors takes up to several percent more or less time, for as long as the objects exist.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ HEAP_TYPE = 1 << 9
 IMMORTAL = 1 << 30
 DEPTH = 4
 HOLLOW = (str, bytes, type, types.ModuleType, int, float, complex, types.NoneType)
-"""What holds no arrays."""
+"""Types of values that hold no arrays."""
 MANY, FAR = 1000, 1 << 18
 
 SHARED: tuple[type, ...] = (
@@ -37,14 +37,14 @@ SHARED: tuple[type, ...] = (
     types.GenericAlias, types.UnionType, property, staticmethod, classmethod, bool, object, re.Pattern, weakref.ReferenceType,
     np.dtype, np.ufunc,
 )  # fmt: skip
-"""Kinds whose objects are one for the whole process, or hold nothing that a call reads: both arms use the same."""
+"""Types whose objects exist once per process, or hold nothing that a call reads: both arms use the same objects."""
 
 Copy = Callable[[Any, dict[Any, Any]], Any]
 Fixed = Callable[[Any], bool]
 
 
 def scraps(rng: random.Random) -> list[Any]:
-    """A heap with holes at random places, for what is built next to fall into."""
+    """Make holes at random places in the heap, which what is built next fills; return the objects that keep the holes apart."""
     made: list[Any] = [bytearray(rng.randrange(16, LARGEST_SCRAP)) for _ in range(rng.randrange(SCRAPS))]
     made += [np.empty(rng.randrange(64, LARGEST_SLAB), np.uint8) for _ in range(rng.randrange(SLABS))]
     made += [rng.random() if rng.random() < 0.5 else bytes(rng.randrange(2, 200)) for _ in range(rng.randrange(CRUMBS))]
@@ -52,17 +52,17 @@ def scraps(rng: random.Random) -> list[Any]:
 
 
 class Immovable(Exception):
-    """Something failed half-way, so nothing of this move can be used; the text is the kind of object that failed."""
+    """Raised when a copy failed half-way, so nothing of this move can be used; the text is the kind of object that failed."""
 
 
 class Move:
-    """Copies of all that is reachable from what is given: one copy of each object, so that sharing stays and cycles close.
+    """Copies everything that is reachable from given objects, each object once, so that sharing stays and cycles close.
 
-    `copy` gives the copy of an array, or what it was given if that is none; `fixed` says what has to stay, such as compiled
+    `copy` returns the copy of an array, or its argument if that is not an array; `fixed` says what must stay, such as compiled
     code. Parts are copied in the order in which they are found, not in the order of the originals in memory, which is partly chance
-    and would be passed on to every copy. Only where neighbours lie far apart, as in a long list that was shuffled, are
-    they made in drawn order, because such a list is slower to read. `stays` names the kinds of objects that could not be made
-    again: locks, generators, what C code keeps to itself.
+    and would be passed on to every copy. Only parts that are far apart in memory, as in a long list that was shuffled, are copied
+    in drawn order, because such a list is slower to read. `stays` names the kinds of objects that could not be copied: locks,
+    generators, what C code keeps to itself.
     """
 
     def __init__(self, copy: Copy, fixed: Fixed = lambda value: False, rng: random.Random | None = None) -> None:
@@ -76,7 +76,7 @@ class Move:
         self._roots: set[int] = set()
 
     def all(self, values: Iterable[Any]) -> list[Any]:
-        """The copies of several things, which may share parts; the things themselves where copying them fails half-way."""
+        """Return the copies of several values, which may share parts; the values themselves if copying fails half-way."""
         given = list(values)
         self._alive.append(given)
         functions = (getattr(item, "__func__", item) for item in given)
@@ -92,16 +92,16 @@ class Move:
         return given
 
     def found(self, value: Any) -> Any:
-        """The copy of something that was met on the way; itself if it was not."""
+        """Return the copy of a value that was copied on the way; the value itself if it was not."""
         return self._made.get(id(value), value)
 
     def _root(self, value: Any) -> Any:
-        """What is called or given is copied even where it has a name."""
+        """Copy a task's function or argument even if a module has it under a name."""
         self._roots.add(id(value))
         return self.one(value)
 
     def one(self, value: Any) -> Any:
-        """The copy of one thing; itself where there is one in the process or it cannot be copied."""
+        """Return the copy of a value; the value itself if it exists once per process or cannot be copied."""
         kind = type(value)
         if kind in SHARED:
             return value
@@ -132,7 +132,7 @@ class Move:
         return self._set(value, value)
 
     def _is_named(self, value: Any, where: str) -> bool:
-        """Whether a module has it under a name: code may need that very object, and all arms share it anyway."""
+        """Whether a module has the value under a name: code may need that very object, and all arms share it anyway."""
         if id(value) in self._roots:
             return False
         return any(id(value) in self._names(names) for names in (self._home, vars(sys.modules[where]) if where in sys.modules else {}))
@@ -143,7 +143,7 @@ class Move:
         return self._named[id(names)]
 
     def _parts(self, values: Iterable[Any]) -> None:
-        """Make parts that lie far apart before they are asked for, so that their copies do too."""
+        """Copy parts that are far apart in memory first, in drawn order, so that their copies are far apart too."""
         found = list(values)
         if len(found) >= MANY and float(np.median(np.abs(np.diff(np.fromiter(map(id, found), np.int64, len(found)))))) > FAR:
             for value in self.rng.sample(found, len(found)):
@@ -172,7 +172,7 @@ class Move:
         return self._keep(value) if isinstance(reduced, str) else self._rebuilt(value, reduced)
 
     def _rebuilt(self, value: Any, reduced: tuple[Any, ...]) -> Any:
-        """Copy it as its class instructs pickle, with moved parts."""
+        """Copy an object as its class instructs pickle, with copied parts."""
         self._alive.append(reduced)
         make, args, state, items, pairs, setter = [*reduced, None, None, None, None][:6]
         try:
@@ -192,9 +192,9 @@ class Move:
         return made
 
     def _plain(self, value: Any) -> Any:
-        """An instance of a class written in Python.
+        """Copy an instance of a class written in Python.
 
-        Attributes are set one by one, as `__init__` does it: an instance that is given a whole dict is slower to read.
+        Attributes are set one by one, as `__init__` does: an instance that gets a whole dict is slower to read.
         """
         kind = type(value)
         slots = [name for name in copyreg._slotnames(kind) if hasattr(value, name)]  # type: ignore[attr-defined]
@@ -228,7 +228,7 @@ class Move:
         return self._frozen(value)
 
     def _frozen(self, value: Any) -> Any:
-        """What is made of its parts at once; they may have led back to it and made it."""
+        """Copy a container that is made from all its parts at once, unless copying a part has already made it."""
         parts = [self.one(item) for item in value]
         found = self._made.get(id(value))
         return found if found is not None else self._set(value, type(value)(parts))
@@ -256,7 +256,7 @@ class Move:
         return made
 
     def _function(self, value: types.FunctionType) -> types.FunctionType:
-        """A function with what it holds; its code stays, and all of it where it holds nothing that could move."""
+        """Copy a function and what it holds, but not its code; a function that holds nothing movable is returned itself."""
         if all(map(_inert, _held(value))) or self._is_named(value, value.__module__ or ""):
             self._made[id(value)] = value
             return value
@@ -290,7 +290,7 @@ class Move:
 
 
 def _text(value: str) -> str:
-    """A string of its own; those that code knows stay, because names are looked up faster by identity."""
+    """Return a copy of a string; interned strings stay, because names are looked up faster by identity."""
     if len(value) < 2 or _is_interned(value):
         return value
     return (value + "\0")[:-1]
@@ -312,7 +312,7 @@ SCALARS: dict[type, Callable[[Any], Any]] = {
     str: _text,
     bytes: lambda value: value if len(value) < 2 else bytes(bytearray(value)),
 }
-"""Copies of what holds nothing else. NaN objects are not copied, as lists find them by identity."""
+"""How to copy values that hold no other values. NaN objects are not copied, as lists find them by identity."""
 CONTAINERS: dict[type, Callable[[Move, Any], Any]] = {
     list: Move._list, dict: Move._dict, tuple: Move._tuple, set: Move._set_of, frozenset: Move._frozen, collections.deque: Move._deque,
     types.MappingProxyType: Move._proxy, types.CellType: Move._cell, types.FunctionType: Move._function, types.MethodType: Move._method,
@@ -343,7 +343,7 @@ def _class_attribute(kind: type, name: str) -> Any:
 
 
 def _inert(value: Any) -> bool:
-    """Whether there is nothing in it that could lie elsewhere."""
+    """Whether a value holds nothing that could be moved."""
     if isinstance(value, types.FunctionType):
         return not (value.__closure__ or value.__defaults__ or value.__kwdefaults__)
     if isinstance(value, types.BuiltinFunctionType):
@@ -353,7 +353,7 @@ def _inert(value: Any) -> bool:
 
 
 def _held(value: types.FunctionType) -> Iterator[Any]:
-    """What a function keeps for itself."""
+    """Yield what a function holds in its defaults, attributes and closure."""
     yield from (*(value.__defaults__ or ()), *(value.__kwdefaults__ or {}).values(), *vars(value).values())
     for cell in value.__closure__ or ():
         with contextlib.suppress(ValueError):
@@ -361,7 +361,7 @@ def _held(value: types.FunctionType) -> Iterator[Any]:
 
 
 def copy_array(value: np.ndarray[Any, Any], buffers: dict[Any, Any]) -> np.ndarray[Any, Any]:
-    """A copy of an array laid out as it was; views of one array become views of one copy."""
+    """Return a copy of an array with the same layout; views of one array become views of one copy."""
     owner = value
     while isinstance(owner.base, np.ndarray):
         owner = owner.base
@@ -380,7 +380,7 @@ def copy_array(value: np.ndarray[Any, Any], buffers: dict[Any, Any]) -> np.ndarr
 
 
 def held_arrays(value: Any, within: tuple[type, ...] = (object,), depth: int = DEPTH) -> Iterator[Any]:
-    """Arrays that a callable keeps for itself: in its closure, its bound object, its defaults; as deep as anyone writes."""
+    """Yield the arrays that a callable holds in its closure, its bound object or its defaults, down to a depth that real code reaches."""
     if hasattr(value, "nbytes") and hasattr(value, "shape"):
         yield value
     elif depth and isinstance(value, within) and not isinstance(value, HOLLOW):
@@ -389,7 +389,7 @@ def held_arrays(value: Any, within: tuple[type, ...] = (object,), depth: int = D
 
 
 def loose_arrays(value: Any, known: Container[int]) -> Iterator[Any]:
-    """Arrays that a function keeps in its closure, its defaults or containers there; a module moves its own, and `known` are moved too."""
+    """Return the arrays that a function holds in its closure, its defaults or containers there, but not those that are `known`."""
     within = (types.FunctionType, types.MethodType, functools.partial, Mapping, list, tuple)
     return (item for item in held_arrays(value, within) if id(item) not in known)
 

@@ -1,4 +1,4 @@
-"""Nsight Compute's CSV as kernels in plain units, for every pass that runs a program under `ncu`."""
+"""Reads kernels from Nsight Compute's CSV, in plain units, for every pass that runs a program under `ncu`."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ class Kernel:
 
 
 def marked(text: str) -> list[tuple[Kernel, str]]:
-    """The kernels of a CSV page in the order of their launch.
+    """Return the kernels of a CSV page in the order of their launch.
 
-    Each with what ncu wrote of the NVTX ranges it was launched in; empty where it was not asked for them.
+    Each comes with ncu's text of the NVTX ranges it was launched in, which is empty if ncu did not record them.
     """
     rows = csv.reader(io.StringIO("\n".join(_table_lines(text))))
     names = next(rows, [])
@@ -59,7 +59,7 @@ def _raw(names: Sequence[str], rows: Iterator[list[str]]) -> Iterator[Row]:
 
 
 def _details(names: Sequence[str], rows: Iterator[list[str]]) -> Iterator[Row]:
-    """`--page details`, which ncu writes unless told otherwise: one line per kernel and metric, each with its unit."""
+    """`--page details`, ncu's default: one line per kernel and metric, each with its unit."""
     keys = {column: key for key, column in COLUMNS.items()}
     kernels: dict[tuple[str, str], Row] = {}
     for row in rows:
@@ -76,7 +76,7 @@ def _ranges(fields: Mapping[str, str]) -> str:
 
 
 def _table_lines(text: str) -> Iterator[str]:
-    """The table alone: ncu prints messages before it and between its lines."""
+    """Yield the lines of the table alone: ncu prints messages before it and between its lines."""
     begun = False
     for line in text.splitlines():
         begun = begun or line.startswith('"ID"')
@@ -97,12 +97,12 @@ def _number(text: str, factor: float) -> float | None:
 
 
 def lacking(said: str, metrics: Sequence[str]) -> list[str]:
-    """Metrics that this device does not have, as reported by ncu."""
+    """Return the metrics that this device does not have, as reported by ncu."""
     return [name for name in metrics if re.search(rf"Failed to find metric.*{re.escape(name)}", said)]
 
 
 def last_words(said: str) -> str:
-    """A tool's own errors if it printed any, else its last lines."""
+    """Return a tool's own errors if it printed any, else its last lines."""
     lines = [line.strip() for line in said.splitlines() if line.strip()]
     errors = [line for line in lines if line.startswith("==ERROR==")]
     return "; ".join(errors[:3] or lines[-3:])[:500]

@@ -33,7 +33,7 @@ Tables = Mapping[str, frozenset[str]]
 
 @dataclass(frozen=True)
 class Span:
-    """Something with a name that lasted from one nanosecond to another."""
+    """A named span of time, from one nanosecond to another."""
 
     name: str
     start: int
@@ -42,7 +42,7 @@ class Span:
 
 @dataclass(frozen=True)
 class Launch:
-    """A call of the CUDA runtime, and the kernel it started if it started one."""
+    """A call of the CUDA runtime, and the kernel that it started, if any."""
 
     correlation: int
     call: Span
@@ -75,7 +75,7 @@ class CallRange:
 
 
 def read(source: Path, label: re.Pattern[str]) -> list[CallRange]:
-    """The ranges with such a label in order of their start, each with its launches and waits."""
+    """Return the ranges whose label matches, in order of their start, each with its launches and waits."""
     with contextlib.closing(_opened(source)) as export:
         try:
             return list(_call_ranges(export, _tables(export, source), label))
@@ -84,7 +84,7 @@ def read(source: Path, label: re.Pattern[str]) -> list[CallRange]:
 
 
 def _opened(source: Path) -> sqlite3.Connection:
-    """The file, opened so that nothing in it can be changed."""
+    """Return a read-only connection to the file."""
     if not source.is_file():
         raise UsageError(f"no such file: {str(source)!r}", do=f"make it with {MADE_BY}")
     export = sqlite3.connect(f"file:{quote(str(source.resolve()))}?mode=ro", uri=True)
@@ -98,7 +98,7 @@ def _no_export(source: Path, why: str) -> UsageError:
 
 
 def _tables(export: sqlite3.Connection, source: Path) -> Tables:
-    """Names of the columns of each table that is read; what is no table, such as a view, is not looked at."""
+    """Return the column names of each table that is read; anything but a table, such as a view, is ignored."""
     names = {name for (name,) in export.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     found = {
         name: frozenset(row[1] for row in export.execute(f"PRAGMA table_info({name})"))
@@ -123,7 +123,7 @@ def _call_ranges(export: sqlite3.Connection, tables: Tables, label: re.Pattern[s
 
 
 def _labelled(export: sqlite3.Connection, tables: Tables, label: re.Pattern[str]) -> Iterator[CallRange]:
-    """Ranges by their label; a text may be kept apart, by its number."""
+    """Yield the ranges whose label matches; a label may be in the table of strings, by its number."""
     text, join = "r.text", ""
     if "textId" in tables[RANGES]:
         text, join = "COALESCE(r.text, s.value)", f"LEFT JOIN {STRINGS} s ON s.id = r.textId"
@@ -135,7 +135,7 @@ def _labelled(export: sqlite3.Connection, tables: Tables, label: re.Pattern[str]
 
 
 def _innermost(ranges: Iterable[CallRange]) -> list[CallRange]:
-    """A phase may be marked like its calls; of two ranges with one label, the one around the other is the phase."""
+    """Return the ranges of calls: a phase may have the same label as its calls, and then its range is around theirs."""
     kept: list[CallRange] = []
     last: dict[tuple[str, int], int] = {}
     for found in ranges:
@@ -150,7 +150,7 @@ def _innermost(ranges: Iterable[CallRange]) -> list[CallRange]:
 
 
 def _launches(export: sqlite3.Connection, tables: Tables) -> Iterator[tuple[int, Launch]]:
-    """Kernels and whole CUDA graphs with the call that started them; correlation ids count per process."""
+    """Yield kernels and whole CUDA graphs with the call that started them; correlation ids count per process."""
     for table, name in ((KERNELS, "k.demangledName"), (GRAPHS, "NULL")):
         if table in tables:
             ours = f"AND k.globalPid >> {PROCESS_SHIFT} = c.globalTid >> {PROCESS_SHIFT}" if "globalPid" in tables[table] else ""
@@ -176,7 +176,7 @@ _start_of_call = attrgetter("call.start")
 
 
 def _by_process(launches: Iterable[tuple[int, Launch]]) -> dict[int, list[Launch]]:
-    """Of all threads of a process, in order of the calls: autograd runs backward passes on threads of its own."""
+    """Return the launches of each process, from all its threads, in call order: autograd runs backward passes on its own threads."""
     found: dict[int, list[Launch]] = defaultdict(list)
     for process, launch in launches:
         found[process].append(launch)

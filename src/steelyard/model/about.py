@@ -12,17 +12,17 @@ _WRITTEN = re.compile(r"^ABOUT = (\{[^\n]*\}|\{\n.*?^\})(?:  # fmt: skip)?$", re
 
 @dataclass(frozen=True)
 class About:
-    """A backend's packages, its environment, and how its workers start; in its file the dict `ABOUT`, made of plain values alone.
+    """A backend's packages, its environment, and how its workers start; the backend's file has it as the dict `ABOUT` of plain values.
 
-    `package` is what it imports and `stack` the environment that holds it, built of `requires` by the versions in `pins`; `why` is
-    what such an environment is for. `forks` says that its workers may be forked from a process that has imported it, `returns` that
-    a process of it can give all memory of a device back and go on, and `virtual` that its clock is scripted, so that it needs no
-    part of the machine and knows no peak of it. `variables` are set before a worker starts and `graphs` where one shall write every
-    graph to a file: `{device}`, by the names in `devices`, `{threads}`, `{file}` and `{form}` stand in them. `extra` is an extra of
-    Steelyard's own that installs it, and `usual` the variant that its cases have where none is named, `eager` if it is empty.
-    `refusals` are expressions for what its library prints before it ends the process over something that it cannot do: such a case counts
-    as unsupported, not as crashed. `flags` is the variable in which its compiler takes flags, and `compiles` says that every first call
-    compiles, whatever the variant.
+    `package` is what it imports; `stack` is the environment that has it, built from `requires` with the versions in `pins`, and `why` is
+    what that environment is for. `forks` means that its workers may be forked from a process that has imported it, `returns` that a process
+    can release all device memory and go on, and `virtual` that its clock is scripted, so that it needs no part of the machine and has no
+    peak rates. `variables` are environment variables set before a worker starts, `graphs` those set if it is to write every graph to
+    a file; in both, `{device}` (by the names in `devices`), `{threads}`, `{file}` and `{form}` are filled in. `extra` is the extra of
+    Steelyard that installs it, and `usual` the variant that its cases have if none is named (`eager` if empty). `refusals` are
+    regular expressions for what its library prints before it ends the process because it does not support something: such a case
+    counts as unsupported, not as crashed. `flags` is the environment variable for its compiler's flags, and `compiles` means that
+    every first call compiles, whatever the variant.
     """
 
     package: str = ""
@@ -55,7 +55,7 @@ class About:
 
     @property
     def remedy(self) -> str:
-        """How to install it."""
+        """How to install the backend."""
         ways = [f"pip install 'steelyard[{self.extra}]'"] if self.extra else []
         ways += [f"steelyard env create {self.stack}"] if self.stack else []
         return ", or ".join(ways) or "see the documentation of its package"

@@ -25,10 +25,10 @@ from steelyard.model.words import Word
 
 Body = Callable[..., Task]
 GIVEN = ("be", "mode", "loaded", "member", "settings")
-"""Arguments of a body that are no axes: the backend, and where it asks for them the mode, all that is registered, which of a family it
-is to build, and the settings of the run."""
+"""Arguments of a body that are not axes: the backend, and, if the body takes them, the mode, all registered definitions, the member of a
+family to build, and the settings of the run."""
 FAMILY = "/*"
-"""How the name of a family ends: `timm/*` answers for timm/resnet18 and every other name below it."""
+"""End of a family's name: `timm/*` covers timm/resnet18 and every other name below it."""
 
 
 @functools.lru_cache(256)
@@ -68,7 +68,7 @@ def _parts(code: CodeType) -> Iterator[CodeType]:
 
 @functools.lru_cache(maxsize=4096)
 def _source(function: Callable[..., Any]) -> str:
-    """The lines a function was compiled from; reading them by number is far cheaper than parsing for the end of a block."""
+    """The source lines a function was compiled from; reading them by number is far cheaper than parsing for the end of a block."""
     code = getattr(function, "__code__", None)
     lines = linecache.getlines(code.co_filename) if code else []
     if code is None or not lines:
@@ -81,12 +81,12 @@ def _source(function: Callable[..., Any]) -> str:
 class Variant:
     """A named change of a task: `Task -> Task`, with keyword options.
 
-    `fresh` says that it hands the task to a compiler, which asks for a new interpreter, as compilers do not survive a fork; `sticky`
-    says that building the variant again is costly, so a rebuild moves its inputs instead; `asked` that it is part of what is measured, such
-    as an optimizer, so that the plain task used for verification has it too; `casts` that it changes formats on purpose, which a rule that
-    compares like with like applies to the plain task as well. `words` are options that may be written behind the name, in this order:
-    `int4wo-128-hqq`. `rule` is a verification rule for its answers in addition to our own, such as `sqnr`; `modes` are those that it has a
-    meaning in, all where none is named. `imports` are modules that it needs, imported before anything is built or timed.
+    `fresh` means that it hands the task to a compiler and needs a new interpreter, because compilers do not survive a fork; `sticky` that
+    building it again is costly, so that a rebuild moves its inputs instead; `asked` that it is part of what is measured, such as an
+    optimizer, so that the plain task used for verification has it too; `casts` that it changes formats on purpose, so that a rule that
+    compares equal formats applies it to the plain task as well. `words` are options that may be suffixes of the name, in this order:
+    `int4wo-128-hqq`. `rule` is a verification rule for its answers in addition to our own, such as `sqnr`; `modes` are the modes in which
+    it has a meaning (empty: all). `imports` are modules that it needs, imported before anything is built or timed.
     """
 
     name: str
@@ -151,8 +151,8 @@ def variant(
 ) -> Callable[[Callable[..., Task]], Variant]:
     """Define a way of running tasks: `@variant("twice") def _(task): return replace(task, …)`.
 
-    Further arguments of the function are the variant's options. `backends` are those that it works on, all where none is named;
-    `Variant` has the others.
+    Further arguments of the function are the variant's options. `backends` are those that it works on (empty: all); `Variant` explains
+    the other arguments.
     """
 
     def define(apply: Callable[..., Task]) -> Variant:
@@ -185,10 +185,10 @@ def metric(name: str, *, unit: str = "", better: str = "higher") -> Callable[[Ca
 
 @dataclass(frozen=True)
 class OpenedFile:
-    """One case that a file or folder holds: the file itself, and what is known of it before it runs.
+    """One case in a file or folder: the file itself, and what is known about it before it runs.
 
-    `backend` is what runs it where none is named, `params` are values of the workload's other axes, and `doc` tells people what is
-    in it. `ranks` is how many processes it is of, where it says so.
+    `backend` runs it if none is named, `params` are values of the workload's other axes, and `doc` describes the content. `ranks` is
+    its number of processes, if the file says so.
     """
 
     file: Path
@@ -206,7 +206,7 @@ Contents = Callable[[Path], Sequence[OpenedFile]]
 class Workload:
     """A named function of parameters that builds a Task, with one body per framework.
 
-    A name that ends with `/*` is a family: its names are known to a library alone, and `member` is the one that was asked for.
+    A name that ends with `/*` is a family: only a library knows its names, and `member` is the name that was requested.
     """
 
     name: str
@@ -220,29 +220,29 @@ class Workload:
     member: str = ""
     examine: Callable[[Mapping[str, Any], Any], tuple[str, str]] | None = None
     """Returns why a case with these parameters cannot run, or why that is not known; without this hook, the case is called on meta tensors.
-    Cases of ours that have it are checked before any is timed."""
+    Cases of built-in workloads with this hook are checked before any case is timed."""
     imports: tuple[str, ...] = ()
-    """Modules that its body needs beside the framework, imported before anything is built or timed."""
+    """Modules that its body needs besides the framework, imported before anything is built or timed."""
     refuse: Callable[[Mapping[str, Any], str], None] | None = None
-    """Raises UsageError for parameters, and a member of a family, that could run nowhere; the conductor asks workloads of ours when it
-    plans, so it imports no framework."""
+    """Raises UsageError for parameters, and a member of a family, that cannot run anywhere. The conductor calls it for built-in workloads
+    when it plans, so it must not import a framework."""
     opens: str = ""
-    """The parameter that is a file: `NAME:PATH` selects cases of it, whose ids have the content and not the place. Its body is given
-    the path, once the content is known to be what was planned."""
+    """The parameter that is a file: `NAME:PATH` selects its cases, whose ids have the content's hash and not the path. The body gets the
+    path after the worker has checked that the content is what was planned."""
     contents: Contents | None = None
-    """The cases that a path holds, such as the programs of a folder; without it the path is one case. The conductor asks workloads of
-    ours when it plans, so it imports no framework."""
+    """Returns the cases at a path, such as the programs of a folder; without this hook the path is one case. The conductor calls it for
+    built-in workloads when it plans, so it must not import a framework."""
     identify: Callable[[Path], str] | None = None
-    """The sha256 that such a case is known by, where that is not the file's own: files that belong to it count too, such as recorded
-    inputs. Asked when a run is planned, and again by the worker."""
+    """Returns the sha256 that identifies such a case, if that is not the file's own: files that belong to it count too, such as recorded
+    inputs. Called when a run is planned, and again by the worker."""
 
     suits: Callable[[Mapping[str, Any]], Sequence[str]] | None = None
-    """The backends that can run what a file holds, where several are named: others are dropped. For workloads of ours alone."""
+    """The backends that can run a file's content; other named backends are dropped. Only for built-in workloads."""
     witness: Callable[[Case, Any], Case | None] | None = None
     """Returns the case whose answer is the reference for a case under these settings and that must run first, or None.
-    The conductor asks workloads of ours before it measures."""
+    The conductor calls it for built-in workloads before it measures."""
     free: bool = False
-    """Whether cases may have parameters beside its axes, as a program's scan has; the body interprets them."""
+    """Whether cases may have parameters besides its axes, such as those of a program's scan; the body interprets them."""
 
     def on(self, backend: str) -> Callable[[Body], Body]:
         """Add the body for another framework."""
@@ -256,7 +256,7 @@ class Workload:
     def variant(
         self, name: str, *, backends: Sequence[str] = (), fresh: bool = False
     ) -> Callable[[Callable[..., Task]], Callable[..., Task]]:
-        """Add another implementation of this workload alone; it is verified against the first."""
+        """Add another implementation of only this workload; it is verified against the first."""
 
         def add(apply: Callable[..., Task]) -> Callable[..., Task]:
             self.variants[name] = Variant(name, apply, summary_of(apply), tuple(backends), fresh)
@@ -292,12 +292,12 @@ def workload(
     witness: Callable[[Case, Any], Case | None] | None = None,
     free: bool = False,
 ) -> Callable[[Body], Workload]:
-    """Define what is computed; the function's arguments are the axes, and `be` is the backend, one of those it is written for.
+    """Define what is computed; the function's arguments are the axes, and `be`, which is one of the backends that it is written for.
 
     `axes` are the usual values of each argument, `sizes` named sets of other values, for `-a size=NAME`. `tags` select it: `tag:smoke`,
     `tier:1`. `modes` are those that it can be measured in: eval, fwd, bwd, train. `backend` is what the decorated body is written for;
     `on` adds another. `imports` are modules that take long to import: that time is reported separately from building. `opens` names
-    the argument that is a file's path. From `examine` on they are hooks that Steelyard's own workloads use.
+    the argument that is a file's path. The other arguments are hooks that Steelyard's own workloads use (see `Workload`).
     """
     if not isinstance(name, str):
         raise UsageError(f"a workload's name is text, not {name!r}", do='write @workload("my/name", axes={…})')
@@ -346,7 +346,7 @@ def _words(name: str, what: str, value: Sequence[str]) -> Sequence[str]:
 
 
 def _check_value(name: str, axis: str, value: Any) -> None:
-    """Check that axis values can be written in a case id; others would be measured under another name than their own."""
+    """Check that a value of an axis can be written in a case id; any other value would be measured under a wrong id."""
     if axis == "dtype" and value is not None:
         if not isinstance(value, str):
             raise UsageError(f"workload {name!r}: a dtype is a name such as 'fp32', not {_shown(value)}")

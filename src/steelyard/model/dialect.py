@@ -19,14 +19,13 @@ class Program:
 class Dialect:
     """A translator of another system's configs and results; each part is `package.module`, imported when it is needed, or empty.
 
-    `config` reads its config files: `recognise(path)`, `kind` for messages, `read(path, files, place, device)`, which gives an
-    Experiment, and, if one can name entry points, `packages(path)` for those. `convert` has `tidy(experiment)`, for a dialect whose
-    experiments are to be written into a file in another way than they are read, and, if it can, `of_trace(calls)`, which is a config of
-    the calls of a recorded step. `results` reads its result files:
-    `lines(content, name)` for those that are no single JSON text, `fits(data)`, and `read(data, path)`, which gives sources as
-    `analyze.foreign` has them. `export` writes a saved run as such a file: `text(run)`, and, if it can,
-    what lies in another tool's result file: `text_of(path)`. `names` has `serve()`, which makes the original's import names ours in a
-    process that runs users' files written for it.
+    `config` reads the system's config files. It has `recognise(path)`, `kind` for messages, `read(path, files, place, device)`, which
+    returns an Experiment, and, if a config can name entry points, `packages(path)`, which returns them. `convert` has `tidy(experiment)`,
+    for experiments that are written to a file in another form than they are read, and optionally `of_trace(calls)`, which returns a config
+    of the calls of a recorded step. `results` reads result files. It has `lines(content, name)` for files that are not a single JSON
+    text, `fits(data)`, and `read(data, path)`, which returns sources as in `analyze.foreign`. `export` writes result files: `text(run)`
+    from a saved run, and optionally `text_of(path)` from another tool's result file. `names` has `serve()`, which makes the original's
+    import names load our modules, in a process that runs users' files written for the original.
 
     `command` is the click command or group behind `steelyard as NAME`, as `package.module:attribute`; `programs` are further ones
     with names of their own.

@@ -24,7 +24,7 @@ ALIASES: dict[str, str] = {
 
 
 def canonical(name: str) -> str:
-    """Map any usual spelling to ours; an unknown one is the user's error."""
+    """Our name of a dtype from any usual spelling; an unknown one is a UsageError."""
     plain = name.removeprefix("torch.").removeprefix("np.").removeprefix("jnp.")
     found = ALIASES.get(plain, plain)
     if found not in SIZES:
@@ -33,5 +33,5 @@ def canonical(name: str) -> str:
 
 
 def is_float(name: str) -> bool:
-    """Floating formats are compared with tolerances, all others exactly."""
+    """Whether a dtype is floating point (or complex), so that values are compared with tolerances and not exactly."""
     return canonical(name).startswith(("fp", "bf", "complex"))

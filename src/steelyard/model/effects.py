@@ -1,9 +1,9 @@
-"""Effects in words: by how much one thing takes more or less time than another, written the same way everywhere.
+"""Effects in words: how much more or less time one arm takes than another, written the same way everywhere.
 
-An effect compares time, head against base: `4.0 % slower [3.1, 4.9]`, `3.1 % faster [2.2, 4.0]`, from 1.5 up
-`2.30x faster [2.21, 2.39]`. The brackets hold the interval in the unit of the number before them; where there is no such
+An effect compares time, head against base: `4.0 % slower [3.1, 4.9]`, `3.1 % faster [2.2, 4.0]`, from a factor of 1.5
+`2.30x faster [2.21, 2.39]`. The brackets are the interval in the unit of the number before them; if there is no such
 number (`within 2 % [-0.4, 0.9]`, `unclear [-1.1, 3.0]`) they are percent of time, and less time is negative.
-report/web/assets/js/01-format.js has the same rules for what a page computes itself; a test holds both alike.
+report/web/assets/js/01-format.js has the same rules for effects that a page computes itself; a test checks that both agree.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ FACTOR_FROM = 1.5
 MOST_DIGITS = 3
 NOT_CONFIRMED = "not confirmed"
 COMPARABLE = ("slower", "faster", "same", "unclear")
-"""The verdicts of what was compared; others have no size and no interval, whatever was measured."""
+"""Verdicts with a size and an interval; the other verdicts have neither, whatever was measured."""
 _VERDICTS = {"incomparable": "not comparable"}
 
 
 def bounded(*ratios: float | None) -> bool:
-    """Whether all ratios that are known lie within what a comparison can tell; an interval beyond that counts as none."""
+    """Whether all known ratios are within the limits of a comparison; an interval beyond UNBOUNDED counts as no interval."""
     return all(1 / UNBOUNDED < ratio < UNBOUNDED for ratio in ratios if ratio is not None)
 
 
@@ -63,7 +63,7 @@ def effect(
 def change(ratio: float, low: float | None = None, high: float | None = None, *, margin: float | None = None, metric: str = "time") -> str:
     """The size of a change and its interval: `4.0 % slower [3.1, 4.9]`; with a margin, `slower, size unclear [1.7, 5.6]`.
 
-    An interval that holds no change at all has no direction, whatever its middle.
+    An interval that includes a ratio of 1 has no direction, whatever its centre.
     """
     if not bounded(ratio, low, high):
         return "unbounded"
@@ -82,7 +82,7 @@ def change(ratio: float, low: float | None = None, high: float | None = None, *,
 
 
 def speedup(value: float, low: float | None = None, high: float | None = None) -> str:
-    """A speedup (base time over head time) as the change of time that it is."""
+    """A speedup (base time over head time) in words, as a change of time."""
     if not bounded(value, low, high):
         return "unbounded"
     return change(1 / value, 1 / high if low and high else None, 1 / low if low and high else None)
@@ -113,7 +113,7 @@ def _size(end: float, ratio: float) -> float:
 
 
 def _alone(ratio: float) -> str:
-    """A size without an interval, in three digits at most."""
+    """A size without an interval, with at most three digits."""
     size = _size(ratio, ratio)
     decimals = max(0, 3 - len(f"{size:.0f}")) if _by_factor(ratio) else int(size < 9.95)
     return f"{_number(size, decimals)}{_unit(ratio)}"

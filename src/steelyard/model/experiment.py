@@ -16,7 +16,7 @@ from steelyard.model.units import check_tolerance, is_amount
 
 Sampling = Literal["blocks", "calls"]
 Isolation = Literal["shared", "case", "workload", "none"]
-"""Shared: eager cases on the CPU have a worker per workload, and what needs an interpreter of its own shares one per device."""
+"""`shared`: cases of a workload share a worker; cases that need a fresh interpreter share one per backend and device."""
 Reference = Literal["eager", "fp64", "interpreter"]
 GraphForm = Literal["hlo", "stablehlo", "text", "optimized"]
 """Forms of saved graphs; `optimized` is the compiler's output: optimised HLO, or the phases of IREE."""
@@ -32,7 +32,7 @@ OWN_RULE, NO_RULE = "steelyard", "none"
 BESIDE = ("sqnr",)
 """Rules that are applied in addition to our own, not instead of it."""
 PASSES = ("profile", "peak_memory", "memory_snapshot", "ncu", "nsys", "compile_time", "dump_ir", "runtime_profile", "save_output")
-"""Settings that ask for a pass beside the timing."""
+"""Settings that request a pass besides the timing."""
 BUDGETS: dict[str, float] = {"quick": 0.3, "normal": 1.0, "thorough": 5.0}
 
 
@@ -48,19 +48,19 @@ def device_kind(name: str, known: Collection[str] = DEVICES) -> str:
 class Settings:
     """How to measure: everything that changes a figure's precision but not its meaning.
 
-    `settle` is how many times its budget a comparison may go on where its margin is not settled; 0 ends it with the budget.
+    `settle` is how many more budgets a comparison may take while its margin is not settled; with 0 it ends with its budget.
 
-    `verify` may be "full": then large answers on a device are held against numpy too, however long that takes.
+    `verify` may be "full": then large answers on a device are also compared with numpy, however long that takes.
 
-    `reference` is what variants are held against: the plain task of their own backend, or what that one itself is held against,
-    which is the same for all stacks; an exported program may be held against StableHLO's reference interpreter in place of what was
-    recorded with it. `allow` names what an exported program may do beside computing, such as a custom call of the host, and
-    which Triton kernels of a trace may run and which modules it may import. `warmup_runs` is how many blocks (of a program: runs)
-    go untimed in place of a time, the first call among them.
+    `reference` is what variants are compared with: the plain task of their own backend (`eager`), or the reference of that plain task,
+    which is the same for all stacks (`fp64`); an exported program may be compared with StableHLO's reference interpreter (`interpreter`)
+    instead of its recorded outputs. `allow` names what an exported program may do besides computing, such as a custom call of the host,
+    which Triton kernels of a trace may run, and which modules a trace may import. `warmup_runs` is how many blocks (of a program: runs)
+    are not timed, including the first call; it replaces the warm-up time.
 
-    From `peak_memory` to `save_output` they ask for passes beside the timing; `compile_time` is how many processes each of its
-    figures comes from, and `profile` may be "stacks", with which a flame graph can be drawn. `fixed` is another system's protocol in
-    place of a budget and a precision, and `rule` the name of a verification rule in place of our own.
+    `peak_memory` to `save_output` request passes besides the timing; `compile_time` is how many processes each of its figures comes
+    from, and `profile` may be "stacks", which makes a flame graph possible. `fixed` is another system's protocol instead of budget and
+    precision, and `rule` the name of a verification rule instead of our own.
     """
 
     budget: float = BUDGETS["normal"]
@@ -116,11 +116,11 @@ class Settings:
 
     @property
     def other_rule(self) -> str:
-        """The rule that answers are checked by in place of our own; empty where there is none."""
+        """The rule by which answers are checked instead of our own; empty if there is none."""
         return "" if not self.verify or self.rule in (None, OWN_RULE, NO_RULE) else str(self.rule)
 
     def plain(self) -> dict[str, Any]:
-        """JSON-ready, without unset values."""
+        """The settings as JSON-ready data, without unset values."""
         return dict(_plain(self))
 
     @classmethod
@@ -138,12 +138,12 @@ def _plain(settings: Settings) -> Mapping[str, Any]:
 
 @dataclass(frozen=True)
 class Matrix:
-    """A product of axes; `axes` are workload parameters, everything else is how and where. A key `m,n,k` gives all three one value.
+    """A product of axes; `axes` are workload parameters, everything else is how and where. A key `m,n,k` gives all three the same value.
 
-    Without a variant a backend's cases have its usual one. `env` are the environments that its cases run in, `here` for the one that
-    the run is made in, or that a backend lives in;
-    `origin` is its place in a file, and `label` what its cases are called there; `rule` is the verification rule of its cases, where
-    it is not that of the whole experiment. `weight` is how often each of its cases is called in the step that they were taken from.
+    Without a variant, cases have their backend's usual one. `env` are the environments that its cases run in; `here` is the one of the
+    run, or the backend's own. `origin` is the matrix's position in a file, and `label` what its cases are called there. `rule` is the
+    verification rule of its cases, if it is not that of the whole experiment. `weight` is how often each of its cases is called in the
+    step that they were taken from.
     """
 
     workload: tuple[str, ...]
@@ -162,7 +162,7 @@ class Matrix:
     weight: float = field(default=0.0, compare=False)
 
     def apart(self) -> list[Matrix]:
-        """A matrix for each value of axes that are named together, as `m,n,k` are for square products; itself if none are."""
+        """One matrix for each value of axes that share a key, such as `m,n,k` for square products; only itself if no axes do."""
         linked = [key for key in self.axes if "," in key]
         if not linked:
             return [self]
@@ -185,7 +185,7 @@ class Rule:
         return ", ".join(f"{key}={value}" for key, value in self.match.items())
 
     def fits(self, case: Case, tags: Collection[str] = ()) -> bool:
-        """Whether the rule fits a case; text may be a pattern, several values are a choice, and `tags` are those of its workload."""
+        """Whether the rule matches a case; text may be a pattern, a list is a choice, and `tags` are those of the case's workload."""
         plain = case.plain()
         have = {key: [value] for key, value in plain.items()} | {"tag": list(tags), "env": [case.env or HERE]}
         have |= {f"{table}.{name}": [value] for table, key in _TABLES.items() for name, value in plain[key].items()}
@@ -193,7 +193,7 @@ class Rule:
 
 
 def _equal(have: Any, wanted: Any) -> bool:
-    """A list is a value of its own or a choice of values: an axis may hold either. True is no number, here as in a case id."""
+    """Whether a value matches; a wanted list may be one value of an axis or a choice of values. As in a case id, True is not a number."""
     choices = [wanted, *wanted] if isinstance(wanted, (list, tuple)) else [wanted]
     return any(
         (have == choice and isinstance(have, bool) == isinstance(choice, bool))
@@ -204,7 +204,7 @@ def _equal(have: Any, wanted: Any) -> bool:
 
 @dataclass(frozen=True)
 class ResultRow:
-    """A row of another system's results: the cases and the pairs (head, base) that it is made of, and what its file knows it by.
+    """A row of another system's results: the cases and the pairs (head, base) that it consists of, and its key in the file.
 
     Several rows may name a case or a pair, which is measured once.
     """
@@ -216,9 +216,9 @@ class ResultRow:
 
 @dataclass(frozen=True)
 class UserScript:
-    """A user's Python file, named by the user, whose own code says what is measured: it calls the runner of another system.
+    """A user's Python file whose own code decides what is measured: it calls the runner of another system.
 
-    `shim` is the module that serves that system's names; its `put_in_place` is called before the file runs.
+    `shim` is the module that replaces that system's modules; its `put_in_place` is called before the file runs.
     """
 
     shim: str
@@ -233,11 +233,11 @@ class UserScript:
 class Experiment:
     """Named matrices, exact cases added to them, and rules; `mistakes` are parts of a file that cannot run, one line each.
 
-    What an `exclude` rule drops is no part of the experiment. What a `deny` rule drops is part of it and recorded as skipped.
-    `recorded` is how long the step took that weighted cases were taken from, in seconds.
-    `pairs` are what is weighed, head first: cases, their ids, or words such as `compile` and `torch/eager`, which mean every case
-    that is so, and the same point as the other word has it. A case may have several bases. The cases of pairs and rows are measured
-    without being included. A `script` takes the place of all of these: its cases are known when it asks for them.
+    Cases that an `exclude` rule drops are not part of the experiment. Cases that a `deny` rule drops are, and are recorded as skipped.
+    `recorded` is how long, in seconds, the step took that weighted cases were taken from.
+    `pairs` are the comparisons, head first: cases, their ids, or words such as `compile` and `torch/eager`. A pair of words compares every
+    case that the first word describes with the same point as the second word describes it. A case may have several bases. The cases of
+    pairs and rows are measured even if they are not included. A `script` replaces all of these: its cases are known when it runs them.
     """
 
     name: str = "command line"

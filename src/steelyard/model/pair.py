@@ -21,7 +21,7 @@ UNBOUNDED = "its interval is unbounded"
 class Arm:
     """One side of a comparison: which case, in which environment, from which source.
 
-    `time` is what its own interleaved blocks took, with a 95 % interval over rebuilds or processes; runs made before it was kept have none.
+    `time` is the time of its own interleaved blocks, with a 95 % interval over rebuilds or processes; None in runs by older versions.
     """
 
     id: str
@@ -34,7 +34,7 @@ class Arm:
 
 @dataclass(frozen=True)
 class PairPart:
-    """One part of both arms' runs, such as the time to the first token: its ratio with interval, and what it took in each arm."""
+    """One part of both arms' runs, such as the time to the first token: its ratio with interval, and its value in each arm."""
 
     ratio: float
     low: float
@@ -48,13 +48,13 @@ class PairPart:
 class Pair:
     """Two arms measured interleaved; `ratio` is head time over base time, with its interval over rebuilds and processes.
 
-    `centres` holds one log-ratio per rebuild, or per process where there are several. `floor` is the spread (SD of the
-    log-ratio) between the baseline and the baseline built again. `p` is the probability of a difference as large if there is none: by
-    Student's or the randomisation test, whichever is larger, or by the evidence if that is stronger, times two for the choice. `evidence`
-    is the e-value, which stays valid however often one looks. `clock` is wall time, thread CPU time, or how a device was timed. It was
-    `stopped_by` evidence, its budget, or being settled in its extension, after so many `looks`, each of which has its share of the error.
-    `needed_s` is how many seconds more would settle its margin. `parts` are times inside of the runs, by name, where runs report some; the
-    whole time decides how long is measured.
+    `centres` has one log-ratio per rebuild, or per process if there are several. `floor` is the spread (SD of the log-ratio) between
+    the base and the base built again. `p` is the probability of a difference this large if there is none: the larger one of Student's
+    and the randomisation test, or that of the evidence if it is smaller, times two for the choice. `evidence` is the e-value, which stays
+    valid however often it is looked at. `clock` is wall time, thread CPU time, or how a device was timed. `stopped_by` says what ended the
+    measurement: the evidence, its budget, or a settled margin in the extension. `looks` is how often the result was looked at; each look
+    has a share of the allowed error. `needed_s` is how many more seconds would settle the margin. `parts` are times within the runs, by
+    name, if runs report them; only the whole time decides how long is measured.
     """
 
     base: Arm
@@ -98,7 +98,7 @@ class Pair:
 class Delta:
     """What changed from base to head; direction and materiality are separate questions.
 
-    `disturbed` says that its ratio rests on less than half of what was measured: it is shown, but no verdict rests on it.
+    `disturbed` means that more than half of one arm's blocks were disturbed: the ratio is shown, but the verdict is unclear.
     """
 
     base: str
@@ -116,12 +116,12 @@ class Delta:
 
     @property
     def sound(self) -> bool:
-        """Whether its ratio may enter a mean or the statement about all cases."""
+        """Whether its ratio may be used in a mean and in the statement about all cases."""
         return bool(self.ratio) and self.verdict in effects.COMPARABLE and not self.disturbed
 
     @property
     def direction(self) -> int:
-        """+1 when the interval lies above one, -1 below, 0 when it holds one."""
+        """+1 when the interval is above one, -1 when it is below, 0 when it includes one."""
         if self.low is None or self.high is None:
             return 0
         return 1 if self.low > 1 else -1 if self.high < 1 else 0
@@ -142,13 +142,13 @@ class Delta:
         return effects.effect(self.ratio, self.low, self.high, self.verdict, margin=self.margin, metric=self.metric, paired=self.paired)
 
     def __str__(self) -> str:
-        """The verdict as a sentence, with what it rests on."""
+        """The verdict as a sentence, with its base and its reason."""
         than = "" if self.base == self.head else f" (against {self.base})"
         return f"{self.head}: {self.effect}{than}" + (f"; {self.reason}" if self.reason else "")
 
 
 def judge(low: float, high: float, margin: float) -> Verdict:
-    """The margin decides `same`, the interval decides direction."""
+    """The verdict of an interval: `same` within the margin, else its direction, or `unclear` if it includes one."""
     return "same" if effects.within(low, high, margin) else "slower" if low > 1 else "faster" if high < 1 else "unclear"
 
 
@@ -181,8 +181,8 @@ def weigh_part(pair: Pair, name: str, margin: float | None = None) -> Delta:
 
 
 def told_from_chance(deltas: Sequence[Delta]) -> list[Delta]:
-    """The paired verdicts of a whole suite, each metric by itself: among many comparisons a few look different by chance, and those
-    become unclear."""
+    """The verdicts of a suite, corrected for the number of paired comparisons of each metric: differences that can be chance become
+    unclear."""
     tested: dict[str, list[Delta]] = {}
     for delta in deltas:
         if delta.paired and delta.p is not None and not delta.disturbed:

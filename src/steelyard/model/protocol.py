@@ -19,18 +19,18 @@ Counters = Literal["none", "counts", "reports"]
 
 @dataclass(frozen=True)
 class Fixed:
-    """So many untimed warm-ups and timed repeats, whatever they say.
+    """A fixed number of untimed warm-ups and timed repeats, whatever the times are.
 
-    By the clock `discrete` each call is timed from idle to idle; `continuous` times all calls without a pause and divides; `events`
-    times each call by two marks on the device's own queue; `fastest` takes the shortest of many calls for each. `rehearse` calls come
-    before the warm-ups and are kept nowhere. With `warmup_time` or `repeat_time` there are as many calls in place of `warmup` or
-    `repeats` as fill these seconds, from what a few of them take. `flush` empties the device's cache before each call. `ranges` is the
-    first word of the labels that tools show, and traces where the run is `traced`.
+    With the clock `discrete` each call is timed from idle to idle; `continuous` times all calls without a pause and divides; `events`
+    times each call by two marks on the device's own queue; `fastest` repeats each call many times and takes the shortest. `rehearse` is
+    a number of calls before the warm-ups that are not recorded. `warmup_time` and `repeat_time` replace `warmup` and `repeats`: as many
+    calls are made as fill these seconds, estimated from a few calls. `flush` empties the device's cache before each call. `ranges` is the
+    first word of the labels shown by profiling tools, and in traces if the run is `traced`.
 
-    A repeat is `calls` calls, one handed over after the other and waited for at the end. `inputs` says whether all calls get the same
-    ones, copies made before the repeat is timed, or copies with other random numbers. `cold` says that nothing is called before the
-    first repeat, which therefore compiles; its time stands apart from the others. `counters` keeps what the framework counted in
-    each repeat, and with `reports` its own text about it.
+    A repeat is `calls` calls, issued one after another and waited for at the end. `inputs` says whether all calls get the same
+    inputs, copies made before the repeat is timed, or copies with other random numbers. `cold` means that nothing is called before the
+    first repeat, which therefore includes compilation; its time is kept separately. `counters` keeps what the framework counted in
+    each repeat, and with `reports` also the framework's own text about it.
     """
 
     warmup: int = 0
@@ -77,18 +77,18 @@ class Fixed:
         return self.calls > 1 or self.inputs != "same" or self.counters != "none" or self.clock == "fastest"
 
     def plain(self) -> dict[str, Any]:
-        """JSON-ready, without defaults."""
+        """The protocol as JSON-ready data, without defaults."""
         usual = Fixed()
         return {name: value for name, value in vars(self).items() if value != getattr(usual, name)}
 
 
 _WRITTEN = re.compile(r"(\d{1,9})\+(\d{1,9})(?::(\w+))?((?:,[^,]+)*)")
 _WORDS = ("backward", "rehearse", "flush", "calls", "inputs", "cold", "counters")
-"""What may follow the clock, each as a word of its own or as `name=value`."""
+"""Options that may follow the clock, each as a word or as `name=value`."""
 
 
 def parse_fixed(text: str) -> Fixed:
-    """`5+20` is five warm-ups and twenty repeats, `5+20:events` the same by another clock, and `0+10,calls=5,cold` has more to say."""
+    """Read a protocol: `5+20` is 5 warm-ups and 20 repeats, `5+20:events` has another clock, `0+10,calls=5,cold` has options."""
     found = _WRITTEN.fullmatch(text.strip())
     if found is None or int(found[2]) < 1:
         raise UsageError(
@@ -104,7 +104,7 @@ def parse_fixed(text: str) -> Fixed:
 
 
 def written(fixed: Mapping[str, Any]) -> str:
-    """A protocol as `parse_fixed` reads it, from its plain form; empty for one that cannot be said in so few words."""
+    """A protocol in its plain form, written as `parse_fixed` reads it; empty if it cannot be written that way."""
     usual = Fixed()
     told = {name: value for name, value in fixed.items() if hasattr(usual, name) and value != getattr(usual, name)}
     head = f"{told.pop('warmup', usual.warmup)}+{told.pop('repeats', usual.repeats)}"
@@ -115,9 +115,10 @@ def written(fixed: Mapping[str, Any]) -> str:
 
 @dataclass(frozen=True)
 class Traces:
-    """Traces of everything that is measured in one process, written to files whose names begin with `stem`.
+    """Which traces to record of everything measured in one process, in files whose names begin with `stem`.
 
-    `profile` is by the framework's profiler, with counters of the device where some are named; `execution` is of the operators.
+    `profile` is a trace by the framework's profiler, with the device's `counters` if any are named, `per_kernel` if that is set;
+    `execution` is an execution trace of the operators.
     """
 
     stem: str

@@ -1,7 +1,7 @@
-"""What users' files register by a call, `register_recipe` and `register_model`, rather than by an attribute of their module.
+"""Definitions that users' files register by a call (`register_recipe`, `register_model`) rather than by an attribute of their module.
 
-A call may stand in a loop, in a function, or in another module than the file that was named, so the loader of a file takes everything
-registered while it loads.
+A call may be in a loop, in a function, or in another module than the named file, so the loader of a file takes everything registered
+while it loads.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def register(definition: T, function: Callable[..., Any]) -> T:
 
 
 def loaded(load: Callable[[], ModuleType]) -> ModuleType:
-    """Load a module, and keep with it what is registered meanwhile; if the file fails, its registrations are dropped."""
+    """Load a module, and keep with it what is registered while it loads; if that fails, those registrations are dropped."""
     before = len(_made)
     try:
         module = load()
@@ -36,6 +36,6 @@ def loaded(load: Callable[[], ModuleType]) -> ModuleType:
 
 
 def registered(module: ModuleType) -> list[Any]:
-    """What was registered while a module was loaded, or by functions of its own where something else had imported it before."""
+    """The definitions registered while a module was loaded, and those of its own functions, which an earlier import may have registered."""
     own = [definition for home, definition in _made if home == module.__name__]
     return list({id(item): item for item in [*vars(module).get(KEPT, ()), *own]}.values())

@@ -1,4 +1,4 @@
-"""Task: the built thing a worker times, and what is known about it beforehand."""
+"""Task: what a worker builds and times, and what is known about it beforehand."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from steelyard.model.units import check_tolerance
 class Reading:
     """What a task that times itself returns for one run: seconds, and any other quantities by metric name.
 
-    `parts` are times inside of the run in nanoseconds, such as that to the first token: each becomes a metric with an interval, and
-    has a verdict of its own in a comparison. `series` are all raw times of a kind, in nanoseconds, such as those between tokens.
+    `parts` are times within the run in nanoseconds, such as the time to the first token: each becomes a metric with an interval, and
+    has its own verdict in a comparison. `series` are all raw times of a kind, in nanoseconds, such as those between tokens.
     """
 
     seconds: float
@@ -30,7 +30,7 @@ class Reading:
 class Findings:
     """What a task reports about itself after timing: facts for its record, raw series and figures of its own.
 
-    Ranks find it out together: all of them are asked at the same time, and what rank 0 gives back counts.
+    All ranks compute it at the same time, and the result of rank 0 counts.
     """
 
     facts: Mapping[str, Any] = field(default_factory=dict)
@@ -47,8 +47,8 @@ MOST_PENDING = 1000
 class Backward:
     """How a task's backward pass is run on the output of a call.
 
-    `step` makes the pass for one output, with everything that is not the pass itself done before it is returned; None if there is nothing
-    to differentiate. `clear` drops what a pass left, or the next would add to it. `pending` is how many outputs may wait for their pass.
+    `step` prepares the pass for one output and returns a function that runs only the pass; None if there is nothing to differentiate.
+    `clear` drops the gradients of a pass, because the next pass would add to them. `pending` is how many outputs may wait for their pass.
     `again` makes a pass that can be repeated over one output, for a capture.
     """
 
@@ -60,7 +60,7 @@ class Backward:
 
 @dataclass(frozen=True)
 class Amounts:
-    """The least work of a part of a run: operations and bytes moved, and how often a run has that part."""
+    """The least work of one part of a run, as operations and bytes moved, and how often that part occurs in a run."""
 
     flops: float | None = None
     bytes: float | None = None
@@ -69,10 +69,10 @@ class Amounts:
 
 @dataclass(frozen=True)
 class Standard:
-    """The requirement on answers of a variant that costs accuracy on purpose: the least signal-to-noise ratio in decibels.
+    """The accuracy required of a variant that gives up accuracy on purpose: the least signal-to-noise ratio in decibels.
 
-    `make` makes of the plain task the one that they are compared with, such as a pruned one, and `words` say what that is; without it
-    that is the plain task. `loss` is the figure for what `make` itself costs against the plain task, where that is something.
+    `make` turns the plain task into the reference for its answers, such as a pruned model; without it the plain task is the reference.
+    `words` describe the reference. `loss` is the name of the figure for the accuracy that `make` itself costs, if it costs any.
     """
 
     floor: float
@@ -86,7 +86,7 @@ class Standard:
 
 
 class Chance(Protocol):
-    """A task's randomness, such as dropout, and how to switch it off where answers are compared."""
+    """Switches off a task's randomness, such as dropout, so that answers can be compared."""
 
     def stop(self, *, drawing: bool) -> None:
         """Switch it off permanently; with `drawing` random numbers are still drawn, so that their cost stays."""
@@ -97,27 +97,25 @@ class Chance(Protocol):
 
 @dataclass(frozen=True)
 class Task:
-    """A function with its inputs; everything else is what the measurement needs to know to be fair.
+    """A function with its inputs, and everything that a fair measurement needs to know about it.
 
-    `parameters` are what training updates, `loss` turns an output into a scalar and `optimizer` makes of the parameters what updates
-    them, where it is not the usual one; `phases` are parts of the task that
-    are also timed on their own. `repeatable=False` means one call per block; `in_place` that calls change their
-    inputs on purpose and answer otherwise the next time; `prepare` runs untimed before each call;
-    `scope` is entered around a block for process-wide state; `measure` replaces `fn` for tasks that time themselves;
-    `observe` is one call as verification sees it, where `fn` returns less; `unverified` is why there is nothing to compare,
-    such as answers left to chance. `inspect` says after the first call what a
-    variant really did, and raises NotApplied when that is nothing; it is asked again after timing. `back` is the pass back from
-    an output, where it is timed apart from the call. `chance` turns off what calls leave to chance, such as dropout.
-    `figures` computes metrics from an answer, such as a perplexity. `reading` extracts the times from what a call returned, for calls that
-    time themselves part by part, such as a stream of tokens; `amounts` are what those parts do. `rule` is the verification rule
-    that its answers are held to in place of our own, and `score` rates a given answer, for such a rule.
-    `heavy` says that building it again takes too long: a comparison moves its weights and inputs to other addresses instead.
-    `own_threads` says that others than the calling thread do the work, so that its CPU time cannot stand for that of a call.
-    `norm_tolerance` holds gradients as whole arrays to that share of their norm, `whole_tolerance` every array. `standard` is for
-    variants that cost accuracy on purpose. `refused` explains an error of the first call, such as a missing kernel.
-    `against` says in words what `reference` gives, and `same_dtype` that answers must have its formats too; `explain` is asked for the
-    cause of a wrong answer, with the arrays of that answer and of the right one.
-    `findings` returns after timing what the task reports about itself, such as the time of each of its calls.
+    `parameters` are what training updates, `loss` turns an output into a scalar, and `optimizer` makes an optimizer for the
+    parameters if it is not the usual one. `phases` are parts of the task that are also timed separately. `repeatable=False` means one
+    call per block; `in_place` means that calls change their inputs on purpose, so that the next answer differs. `prepare` runs
+    untimed before each call; `scope` is entered around a block, for process-wide state. `measure` replaces `fn` for tasks that time
+    themselves. `observe` makes one call for verification, if `fn` returns less than has to be checked; `unverified` says why there is
+    nothing to compare, such as random answers. `inspect` returns after the first call what a variant really did, and raises
+    NotApplied if that is nothing; it is called again after timing. `back` is the backward pass from an output, if it is timed
+    separately. `chance` switches off randomness, such as dropout. `figures` computes metrics from an answer, such as a perplexity.
+    `reading` extracts the times from what a call returned, for calls that time their own parts, such as a stream of tokens; `amounts`
+    is the work of those parts. `rule` is the verification rule for its answers in place of our own, and `score` rates a given answer,
+    for such a rule. `heavy` means that building it again takes too long, so that a comparison moves its weights and inputs to other
+    addresses instead. `own_threads` means that other threads than the calling one do the work, so that the calling thread's CPU time
+    is not that of a call. `norm_tolerance` limits the error of each gradient array as a share of its norm, `whole_tolerance` that of
+    every array. `standard` is for variants that give up accuracy on purpose. `refused` explains an error of the first call, such as a
+    missing kernel. `against` describes what `reference` returns, and `same_dtype` means that answers must have its formats too;
+    `explain` returns the cause of a wrong answer, from the arrays of that answer and of the right one. `findings` returns, after
+    timing, what the task reports about itself, such as the time of each of its calls.
     """
 
     fn: Callable[..., Any] | None = None
@@ -187,7 +185,7 @@ class Task:
         return self.reading(self.fn(*self.args, **self.kwargs))
 
     def __call__(self) -> Any:
-        """One call, prepared and in scope: what verification looks at."""
+        """Make one call, prepared and inside the scope, and return the output that verification checks."""
         if self.prepare:
             self.prepare()
         if self.fn is None:
@@ -211,7 +209,7 @@ def first_time(task: Task) -> Iterator[None]:
 
 
 def observed(task: Task) -> Any:
-    """The answer of one call in the form that is compared."""
+    """Make one call and return its answer in the form that is compared."""
     if task.observe is None:
         return task()
     if task.scope is None:
@@ -221,7 +219,7 @@ def observed(task: Task) -> Any:
 
 
 def recorded(task: Task, readings: list[Reading]) -> Task:
-    """The task with every reading of it added to a list; unchanged where it does not time itself."""
+    """A task that also adds each of its readings to a list; unchanged if it does not time itself."""
     measure, reading = task.measure, task.reading
 
     def keep(found: Reading) -> Reading:
@@ -234,7 +232,7 @@ def recorded(task: Task, readings: list[Reading]) -> Task:
 
 
 def nested(outer: Scope | None, inner: Scope) -> Scope:
-    """Two scopes as one, the outer of which is entered first; around a block, so that entering costs no call anything."""
+    """Two scopes as one that enters the outer scope first. Scopes are entered once per block, so they add nothing to a call."""
     if outer is None:
         return inner
 

@@ -1,4 +1,4 @@
-"""Many things from one template: values with places for sizes in them, and the points of several axes of sizes."""
+"""Templates: values with placeholders for sizes, and all combinations of several axes of sizes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class TemplateFunc:
-    """A parameter that is not text: the function computes it from the values of the axes."""
+    """A placeholder for a value that is not text: the function computes it from the values of the axes."""
 
     func: Callable[..., Any]
 
@@ -25,12 +25,12 @@ class Axis:
     tag: str
 
     def name(self, name: str) -> Template:
-        """A model's name with its size behind it."""
+        """A template of a model's name followed by its size."""
         return Template(f"{name}{self.suffix}${{{self.key}}}")
 
     @property
     def tagged(self) -> Template:
-        """The tag of a size."""
+        """A template of the tag of a size."""
         return Template(f"{self.tag}-${{{self.key}}}")
 
     @property
@@ -40,9 +40,9 @@ class Axis:
 
 
 def fill(value: Any, name: str | None = None, **sizes: Any) -> Any:
-    """A value with every template in it filled, through lists and tables; what is neither text, number nor template is an error.
+    """A value with every template in it filled, also inside lists and tables; a value of any other type is an error.
 
-    A function gets the sizes alone, text the model's name too, where that is known.
+    A function gets only the sizes, text also the model's name if that is known.
     """
     if isinstance(value, TemplateFunc):
         return value.func(**sizes)
@@ -58,6 +58,6 @@ def fill(value: Any, name: str | None = None, **sizes: Any) -> Any:
 
 
 def points(axes: Mapping[str, Sequence[Any]]) -> Iterator[dict[str, Any]]:
-    """Every combination of the values of axes, the last axis fastest."""
+    """Every combination of the values of axes; the last axis varies fastest."""
     for values in itertools.product(*axes.values()):
         yield dict(zip(axes, values, strict=True))

@@ -1,4 +1,4 @@
-"""Parameter values as text: the part of the case grammar that sits inside brackets.
+"""Parameter values as text: the part of the case grammar inside brackets.
 
 A value is null, a boolean, a number, a string, or a short flat list of those. Anything longer or
 nested is named by a digest; its full text is kept in the Record.
@@ -34,9 +34,9 @@ HASH = re.compile(r"[0-9a-f]{64}")
 
 
 def file_value(file: str, sha256: str, *, name: str = "") -> dict[str, Value]:
-    """A file as a parameter: its id has the content alone, so a moved file is the same case and a changed file is a different one.
+    """A file as a parameter: ids have only its content hash, so a moved file is the same case and a changed file is a different one.
 
-    `name` is what people are shown.
+    `name` is the name shown to people.
     """
     return {"file": file, "sha256": sha256, "name": name or file.rsplit("/", 1)[-1]}
 
@@ -77,7 +77,7 @@ def render(value: Value) -> str:
 
 
 def render_list(values: Iterable[Value]) -> str:
-    """Plain values as `[a,b]`, in full however long that is: on a command line nothing is looked up by its hash."""
+    """Plain values as `[a,b]`, in full whatever their length, because a value on a command line cannot be looked up by its hash."""
     return f"[{','.join(map(_scalar, values))}]"
 
 
@@ -116,7 +116,7 @@ def deeper_than(value: Any, levels: int) -> bool:
 
 
 def value_text(value: Any) -> str:
-    """A value as a case id has it, and a file by its name too; what no id can hold is written as Python writes it."""
+    """A value as in a case id, a file also with its name; a value that no id can have is written as Python writes it."""
     if is_file_value(value):
         return f"{value['name']}#{value['sha256'][:6]}"
     try:

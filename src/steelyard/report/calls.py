@@ -1,4 +1,4 @@
-"""Described calls in few words: `torch.add  fp32[64,32] fp32[1,32]`, from the configuration alone."""
+"""Words for described calls: `torch.add  fp32[64,32] fp32[1,32]`, from their configuration only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Single values as a reader sees them: a status, a time, a speedup, a case in few words. Plain strings, no drawing."""
+"""Texts for single values: a status, a time, a speedup, a case in few words. Plain strings, no drawing."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ Parts = tuple[str, str, str]
 
 
 def clean(text: object) -> str:
-    """One line without control characters: messages come from frameworks and must not steer the terminal."""
+    """One line without control characters: messages come from frameworks and must not control the terminal."""
     shown = visible(str(text))
     return " ".join(word for word in shown.split(" ") if word) if " " in shown else shown
 
 
 def lines_of(text: object) -> list[str]:
-    """The same for text of several lines, whose breaks and indents are kept."""
+    """The lines of a text without control characters; indents are kept."""
     return [visible(line.expandtabs(4)).rstrip(" ") for line in str(text).splitlines()]
 
 
@@ -69,7 +69,7 @@ def pad(text: str, width: int, align: str = "<") -> str:
 
 
 def glyph(status: str) -> str:
-    """A sign for a status, beside its colour: ok, bad, or not measured."""
+    """A sign for a status, so that colour is not needed: ok, bad, or not measured."""
     return "✓" if status == "ok" else "✗" if status in BAD else "–"
 
 
@@ -94,7 +94,7 @@ def unverified(record: Record) -> str:
 
 
 def identical_to(record: Record) -> str:
-    """What a variant's answer is bit-identical to, or nothing; a variant that changes nothing is bit-identical to the plain task."""
+    """What a variant's answer is bit-identical to, or empty; a variant that changes nothing is bit-identical to the plain task."""
     found = record.verification
     same = record.status == "ok" and found is not None and found.identical and f" {IDENTITY}" in found.against
     return clean(found.against) if same and found else ""
@@ -106,7 +106,7 @@ def check_mark(record: Record) -> str:
 
 
 def verified_mark(record: Record) -> str:
-    """`✓` verified, `○` not verified, `✓ =` bit-identical to the plain task; nothing where there was nothing to check."""
+    """`✓` verified, `○` not verified, `✓ =` bit-identical to the plain task; empty if there was nothing to check."""
     found = record.verification
     passed = record.status == "ok" and found is not None and found.status == "passed"
     return f"✓ {check_mark(record)}".rstrip() if passed else check_mark(record)
@@ -120,12 +120,12 @@ def check_words(record: Record) -> str:
 
 
 def shortened(text: str, longest: int = LONGEST_REASON) -> str:
-    """The beginning of an error for a table; exceptions may print whole arrays, and the record keeps all of it."""
+    """The beginning of an error for a table; exceptions may print whole arrays, and the record keeps the whole text."""
     return text if len(text) <= longest else f"{text[:longest]}…"
 
 
 def parts_of(figure: Figure | None) -> Parts | None:
-    """Number, half-width and unit of a figure, or nothing when it was not measured."""
+    """Number, half-width and unit of a figure, or None if it was not measured."""
     return None if figure is None else measured(figure.value, figure.low, figure.high, clean(figure.unit))
 
 
@@ -135,7 +135,7 @@ def figure_text(figure: Figure) -> str:
 
 
 def aligned(column: Sequence[Parts | None]) -> list[str]:
-    """Numbers of one column set so that decimal points and ± signs stand below each other; `3 to 7` stands across both, at the right."""
+    """The texts of one column, with decimal points and ± signs aligned; `3 to 7` spans both parts and is aligned to the right."""
     known = [parts for parts in column if parts]
     if not known:
         return ["" for _ in column]
@@ -165,7 +165,7 @@ def delta_text(delta: Delta) -> str:
 
 
 def unpaired_words(speedup: float, low: float | None, high: float | None) -> tuple[Verdict | None, str]:
-    """A speedup of two cases that were not weighed together, by the rules of those that were; without an interval it has no verdict."""
+    """Verdict and words for a speedup of two cases that are not a pair, by the rules for pairs; without an interval it has no verdict."""
     if not low or not high:
         return None, effects.speedup(speedup)
     ratio, ends = 1 / speedup, (1 / high, 1 / low)
@@ -174,13 +174,13 @@ def unpaired_words(speedup: float, low: float | None, high: float | None) -> tup
 
 
 def unpaired_text(speedup: float, low: float | None, high: float | None) -> str:
-    """The same with the sign of its verdict."""
+    """The words for such a speedup, after the sign of its verdict."""
     verdict, words = unpaired_words(speedup, low, high)
     return f"{VERDICT_GLYPHS[verdict]} {words}" if verdict else f"  {words}"
 
 
 def facets(case: Mapping[str, Any]) -> dict[str, str]:
-    """All that distinguishes two cases of a workload, except backend and variant, each as the text to show."""
+    """Everything that can differ between cases of a workload, except backend and variant, each as the text to show."""
     params = dict(case.get("params") or {})
     found: dict[str, str] = {}
     if case.get("workload") == COMMAND and ARGV in params:
@@ -218,7 +218,7 @@ def command_line(argv: Any) -> str:
 
 
 def program_words(params: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    """A program by its name, else as it would be typed, and the parameters that this does not say yet."""
+    """A program's name, else its command line, and the parameters that neither contains."""
     name, values = params.get(NAME), values_of(params)
     said = clean(filled(name, values)) if isinstance(name, str) else ""
     told = [name] if said and isinstance(name, str) else [str(word) for word in params[ARGV]] if isinstance(params[ARGV], list) else []

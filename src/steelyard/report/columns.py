@@ -1,4 +1,4 @@
-"""The columns of a result table: which there are, what stands in each cell, and which go first when space is short."""
+"""The columns of a result table: what is in each cell, and which columns are dropped first if space is short."""
 
 from __future__ import annotations
 
@@ -52,14 +52,14 @@ ASKED: Mapping[str, Sequence[str]] = {
     "compile_time": ("compile_time", "compile_cpu_time", "code_size"),
     "nsys": ("time_to_first_kernel", "kernel_time", "gap"),
 }
-"""Which figures an option asks for, by the option's name in a record's settings."""
+"""The figures that an option turns on, by the option's name in a record's settings."""
 BELOW = 7
 """Rank at which a column is dropped if its content is also printed below the table."""
 
 
 @dataclass(frozen=True)
 class Column:
-    """One column: its head, a cell per record, and how soon it is given up (0: never)."""
+    """One column: its head, a cell per record, and its rank; the highest rank is dropped first, 0 never."""
 
     head: str
     cells: Sequence[str]
@@ -68,12 +68,12 @@ class Column:
 
     @cached_property
     def width(self) -> int:
-        """Columns needed for the head and the widest cell; asked for with every row."""
+        """Columns needed for the head and the widest cell; cached, since every row needs it."""
         return max(map(cell_len, (self.head, *self.cells)))
 
     @cached_property
     def empty(self) -> bool:
-        """True when the column is empty for all records."""
+        """Whether the column is empty for all records."""
         return not any(self.cells)
 
     def padded(self, index: int | None = None) -> str:
@@ -89,10 +89,10 @@ def taken(columns: Sequence[Column], gap: str) -> int:
 def columns(
     records: Sequence[Record], deltas: Mapping[str, Delta], bases: Mapping[str, str], *, below: bool = False, asked: Collection[str] = ()
 ) -> list[Column]:  # fmt: skip
-    """Every column that has something to show, in reading order; the time always, whatever the width.
+    """Every column that has something to show, in reading order; the time is always the first.
 
     Verdicts that are also printed `below` the table are dropped first; columns that an option `asked` for are never dropped.
-    Stacks that were not weighed together still have a speedup over the table's baseline, marked as unpaired.
+    Stacks that were not measured as pairs still have a speedup over the table's baseline, marked as unpaired.
     """
 
     def told(name: str, words: Callable[[Figure], str]) -> list[str]:
@@ -139,14 +139,14 @@ _case = functools.lru_cache(maxsize=2**15)(Case.parse)
 
 
 def asked_columns(records: Sequence[Record]) -> set[str]:
-    """The metrics that an option of the run asked for; they are shown even on narrow screens."""
+    """The metrics that an option of the run turned on; they are shown even on narrow screens."""
     wanted = {name: metrics for name, metrics in ASKED.items() for record in records if record.requested.get(name)}
     found = {metric for metrics in wanted.values() for metric in metrics}
     return found | ({"time_p99"} if any(record.requested.get("sampling") == "calls" for record in records) else set())
 
 
 def unpaired_column(records: Sequence[Record]) -> Column | None:
-    """Each stack's speedup over the report's matrix baseline, where both are ok; empty where no row has two."""
+    """Each stack's speedup over the baseline of the report's matrix, if both are ok; None if there is no such speedup."""
     placed = [PlacedRecord(record, 0, number) for number, record in enumerate(records, 1)]
     table = matrix(placed, [])
     if table is None:
@@ -162,14 +162,14 @@ def unpaired_column(records: Sequence[Record]) -> Column | None:
 
 
 def pairs_by_head(pairs: Sequence[Pair], records: Sequence[Record]) -> tuple[dict[str, Delta], dict[str, str]]:
-    """Deltas by head, the first that it has, and the cases that serve as base; only records that are ok enter a speedup."""
+    """The first delta of each head, and a head for each base; pairs with a record that is not ok are left out."""
     kept = sound_pairs(pairs, records)
     deltas = told_from_chance([weigh(pair) for pair in kept])
     return {delta.head: delta for delta in reversed(deltas)}, {pair.base.id: pair.head.id for pair in kept}
 
 
 def sound_pairs(pairs: Sequence[Pair], records: Sequence[Record]) -> list[Pair]:
-    """The pairs of which both arms are ok."""
+    """The pairs whose arms are both ok."""
     fine = {record.id for record in records if record.status == "ok"}
     return [pair for pair in pairs if pair.base.id in fine and pair.head.id in fine]
 
@@ -198,7 +198,7 @@ def versus_head(deltas: Mapping[str, Delta]) -> str:
 
 
 def own_bases(pairs: Sequence[Pair]) -> str:
-    """A line that names the bases, if every backend has its own: then two rows of 1.00× cannot be compared with each other."""
+    """A line that names the bases if every backend has its own, since rows of 1.00× are then not comparable; else empty."""
     try:
         told = [(_case(pair.base.id), _case(pair.head.id)) for pair in pairs]
     except UsageError:
@@ -227,7 +227,7 @@ def _versus(records: Sequence[Record], deltas: Mapping[str, Delta], bases: Mappi
 
 
 def base_name(delta: Delta) -> str:
-    """` vs numpy`, ` vs eager`: in what the base differs from its head."""
+    """` vs numpy`, ` vs eager`: how the base differs from its head."""
     try:
         base, head = _case(delta.base), _case(delta.head)
     except UsageError:
@@ -239,7 +239,7 @@ def base_name(delta: Delta) -> str:
 
 
 def noise(record: Record) -> str:
-    """`A`, or `C 4.2 %` where part of the blocks had to be discarded."""
+    """`A`, or `C 4.2 %` if some blocks had to be discarded."""
     dropped = record.metrics.get("discarded")
     share = percent(dropped.value) if dropped and dropped.value > 0 else ""
     return " ".join(filter(None, (clean(record.effective.get("noise") or ""), share)))
@@ -250,7 +250,7 @@ def _is_extra(name: str) -> bool:
 
 
 def _rate(records: Sequence[Record]) -> Column:
-    """One rate per record; its unit stands in the head when all share it and lie near enough to read in it."""
+    """A column with one rate per record; the unit is in the head if all share it and are of similar size."""
     found = [_own_rate(record) for record in records]
     figures = [figure for figure in found if figure]
     units = {figure.unit for figure in figures}
@@ -263,7 +263,7 @@ def _rate(records: Sequence[Record]) -> Column:
 
 
 def _own_rate(record: Record) -> Figure | None:
-    """The rate that limits the record: arithmetic where many operations fall on a byte, else memory, else items; of requests tokens."""
+    """The rate that limits the record: compute if there are many operations per byte, else bandwidth, else items; for requests, tokens."""
     if generates(record.metrics):
         return tokens_rate(record)
     moved, computed = record.metrics.get("bandwidth"), record.metrics.get("compute")
@@ -273,7 +273,7 @@ def _own_rate(record: Record) -> Figure | None:
 
 
 def tokens_rate(record: Record) -> Figure | None:
-    """Tokens per second, under that name."""
+    """The item rate with the unit tokens per second."""
     rate = record.metrics.get("item_rate")
     return replace(rate, unit=TOKENS) if rate else None
 

@@ -102,7 +102,7 @@ def _body(rows: Sequence[Delta], figures: Mapping[str, tuple[Figure | None, Figu
 
 
 def _row_record(delta: Delta) -> Record:
-    """A case as the tree groups it; what is not a case id of ours stands alone under its own name."""
+    """A case as a record that the tree can group; an id that is not one of ours is its own workload."""
     try:
         return Record(delta.head, Case.parse(delta.head).plain(), "ok")
     except UsageError:

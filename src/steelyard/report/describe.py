@@ -14,7 +14,7 @@ from steelyard.report.page import Page
 
 
 def workload_detail(info: Mapping[str, Any], variants: Iterable[str] = (), *, file: str = "", width: int = 100) -> Text:
-    """Everything a description says; if it is not loaded yet, also how to load it; if it is from a user's file, which file."""
+    """Everything a description says; for a workload from a user's file, also which file."""
     name, axes = str(info["name"]), info.get("axes", {})
     page = Page(width)
     page.title(name, file or str(info.get("origin", "")))
@@ -31,7 +31,7 @@ def workload_detail(info: Mapping[str, Any], variants: Iterable[str] = (), *, fi
 
 
 def definitions_detail(file: str, found: Mapping[str, Mapping[str, Mapping[str, Any]]], *, width: int = 100) -> Text:
-    """What else a file defines, for any workload: names by kind, each with what it is for."""
+    """What else a file defines that any workload can use: names by kind, each with its purpose."""
     page = Page(width)
     page.title("for every workload", file)
     for kind, items in found.items():

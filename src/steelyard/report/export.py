@@ -1,7 +1,7 @@
 """The report's figures for other programs and places: tables as CSV, Parquet and Arrow, everything as JSON, a summary as Markdown.
 
 Names come from files and frameworks. A cell that a spreadsheet would run as a formula gets a quote before it, and no cell
-has a control character in it.
+contains a control character.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Table = tuple[Sequence[str], Sequence[Sequence[Any]]]
 
 RUNNABLE = ("=", "+", "-", "@")
 LONGEST_CELL = 32_000
-"""Spreadsheets refuse longer cells."""
+"""The most characters in a cell; spreadsheets refuse longer ones."""
 PARTS = ("", " low", " high", " n")
 PLACE = ("run", "number", "created", "commit", "machine", "case")
 WORDS = ("status", "reason", "workload", "backend", "variant", "mode", "device", "threads", "ranks", "env")
@@ -69,7 +69,7 @@ def cases_table(document: Document) -> Table:
 
 
 def _weighed_parts(document: Document) -> dict[str, dict[str, Mapping[str, Any]]]:
-    """The deltas by metric and case, where anything was compared; each case's first."""
+    """The first delta of each case, by metric and case; empty if nothing was compared."""
     deltas = (document["comparison"] or {"deltas": ()})["deltas"]
     found: dict[str, dict[str, Mapping[str, Any]]] = {}
     for delta in deltas:
@@ -83,7 +83,7 @@ def figures_csv(document: Document) -> str:
 
 
 def figures_table(document: Document) -> Table:
-    """One row per figure, in SI units: the form that plotting and statistics programs like."""
+    """One row per figure, in SI units: the form that plotting and statistics programs expect."""
     rows = []
     for case in document["cases"]:
         place = (document["runs"][case["run"]]["id"], case["number"], case["id"], case["status"])
@@ -95,7 +95,7 @@ def figures_table(document: Document) -> Table:
 
 
 def require_arrow() -> None:
-    """Say what to install before anything else is done for a file of columns."""
+    """Raise an error that says what to install, before any other work is done for a Parquet or Arrow file."""
     try:
         importlib.import_module("pyarrow")
     except ImportError as error:
@@ -121,7 +121,7 @@ def arrow(found: Table) -> bytes:
 
 
 def _columns(found: Table) -> Any:
-    """Columns with a type each; what no cell has is null. Nothing runs a cell of such a file, so text stays as it is."""
+    """The table as typed columns, with null for empty cells. No program runs a cell of such a file, so text is not quoted."""
     heads, rows = found
     library = importlib.import_module("pyarrow")
     types = {bool: library.bool_(), int: library.int64(), float: library.float64(), str: library.string()}
@@ -130,7 +130,7 @@ def _columns(found: Table) -> Any:
 
 
 def _alike(head: str, values: Sequence[Any]) -> tuple[type, list[Any]]:
-    """A column's one type, which no chance in its values decides: a median that is whole is no count."""
+    """The type of a column, and its values in that type; whole numbers are integers only in columns of counts and parameters."""
     kinds = {type(value) for value in values if value is not None}
     whole = head in COUNTS or head.endswith(" n") or head.startswith("param ")
     if kinds == {bool} or (kinds == {int} and whole and all(value is None or abs(value) < 2**63 for value in values)):
@@ -141,12 +141,12 @@ def _alike(head: str, values: Sequence[Any]) -> tuple[type, list[Any]]:
 
 
 def document_json(document: Document) -> str:
-    """Everything the page knows, for programs; what is not a number is null, and no character steers a terminal."""
+    """Everything on the page as JSON, for programs; NaN and infinity are null in it, and it is ASCII, so it cannot control a terminal."""
     return json.dumps(document, indent=1, ensure_ascii=True, allow_nan=False) + "\n"
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
-    """CSV as spreadsheets read it, whatever the cells hold."""
+    """A table as CSV that spreadsheets can read safely, whatever the cells contain."""
     made = io.StringIO()
     writer = csv.writer(made, lineterminator="\n")
     writer.writerow([_cell(head) for head in heads])
@@ -170,7 +170,7 @@ def _names(tables: Iterable[Mapping[str, Any]]) -> list[str]:
 
 
 def _filled_parts(name: str, cases: Sequence[Mapping[str, Any]]) -> list[int]:
-    """Which of value, low, high and n any case has; an empty column says nothing."""
+    """Which of value, low, high and n to show: the value, and those that any case has."""
     figures = [case["metrics"][name] for case in cases if name in case["metrics"]]
     return [part for part in range(len(PARTS)) if part == 0 or any(figure[part] is not None for figure in figures)]
 

@@ -1,4 +1,4 @@
-"""The first lines of a table: on what machine, with which frameworks and threads, and beside how much other work it was made."""
+"""The first line of a table: the machine, the frameworks and the threads of its run."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def heading(header: Header, records: Sequence[Record]) -> str:
 
 
 def gpu_words(machine: Mapping[str, Any]) -> list[str]:
-    """The GPUs, their driver, and whether their clocks were held still."""
+    """The GPUs, their driver, and whether their clocks were locked."""
     gpus = machine.get("gpus") or []
     names = [str(gpu.get("name")).removeprefix("NVIDIA ") for gpu in gpus]
     counted = [name if names.count(name) == 1 else f"{names.count(name)} × {name}" for name in dict.fromkeys(names)]
@@ -38,6 +38,6 @@ def gpu_words(machine: Mapping[str, Any]) -> list[str]:
 
 
 def framework_words(records: Sequence[Record]) -> list[str]:
-    """Each backend that ran, with its version where it told one; several versions are all named."""
+    """Each backend that ran and whose version is known, with all its versions."""
     told = ((str(record.case.get("backend", "")), record.environment) for record in records)
     return list(dict.fromkeys(f"{name} {versions[name]}" for name, versions in told if versions.get(name)))

@@ -1,4 +1,4 @@
-"""HUD's labels as a table: every metric that a rule is about, with its direction and its values, the worst case first."""
+"""HUD's labels as a table: every metric that has a rule, with its direction and its values, the worst case first."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MOST_LABELS = 60
 
 
 def labelled(judgement: Judgement) -> list[Judged]:
-    """The findings that have a label of HUD's, those of a case together and the worst case first; a status is listed once per case."""
+    """The findings that have one of HUD's labels, by case, the worst case first; a status is listed once per case."""
     each: dict[tuple[str, str], Judged] = {}
     worst: dict[str, int] = {}
     for item in judgement.findings:
@@ -42,7 +42,7 @@ def label_counts(found: Sequence[Judged]) -> str:
 
 
 def values_text(cell: HudCell) -> str:
-    """`0.303 → 0.403 ms` in the file's own unit; a status, or that there is none, in place of a value."""
+    """`0.303 → 0.403 ms` in the file's own unit; a side without a value has a status or `missing` instead."""
     old, new = cell.old, cell.new
     if isinstance(old, float) and isinstance(new, float):
         return clean(f"{_number(old)} → {_number(new)} {cell.unit}".strip())
@@ -57,7 +57,7 @@ def _number(value: float) -> str:
 
 
 def label_lines(found: Sequence[Judged], width: int) -> Iterator[Text]:
-    """The table: a line per metric below its case, and below what is not neutral why."""
+    """The table: a line per metric below its case, and the reasons below each label that is not neutral."""
     shown = found[:MOST_LABELS]
     rows = {id(item): (item.hud.label, clean(item.hud.name), DIRECTIONS[item.hud.direction], values_text(item.hud))
             for item in shown if item.hud}  # fmt: skip
@@ -85,7 +85,7 @@ def reasons(item: Judged) -> list[str]:
 
 
 def label_style(item: Judged) -> str:
-    """Red and green for what was measured interleaved alone; other findings that count are yellow."""
+    """The colour of a label: red and green only if it was measured interleaved or, for red, is a status; others that count are yellow."""
     label = item.hud.label if item.hud else ""
     if label == "regression" and item.counts:
         return "red" if item.paired or (item.hud and isinstance(item.hud.new, str)) else "yellow"

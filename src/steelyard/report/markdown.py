@@ -1,6 +1,6 @@
-"""The gate's verdict for a CI summary: within the host's limits, the worst first, each with the command that repeats it.
+"""The gate's verdict for a CI summary: within the host's limits, the worst findings first, each with the command that repeats it.
 
-Names and reasons come from files and frameworks. Every one of them stands in a code span or a fenced block that it cannot
+Names and reasons come from files and frameworks. Each of them is in a code span or a fenced block that it cannot
 close, so nothing in it is ever read as Markdown or HTML.
 """
 
@@ -43,7 +43,7 @@ def code(text: str, longest: int = LONGEST_NAME) -> str:
 
 
 def fenced(lines: Sequence[str]) -> str:
-    """Commands in a block whose fence is longer than any in them."""
+    """Commands in a fenced block, with a fence longer than any run of backticks in them."""
     plain = [clean(line) for line in lines]
     fence = "`" * (1 + max(2, *(len(run) for line in plain for run in re.findall("`+", line) or [""])))
     return "\n".join([f"{fence}sh", *plain, fence])

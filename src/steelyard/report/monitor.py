@@ -15,7 +15,7 @@ UTILISATION, OF_GPU = "_utilisation", "_memory"
 
 
 def monitor_rows(seen: Any) -> list[tuple[str, str]]:
-    """A line for each quantity: its mean, and the lowest and highest reading; a file may hold anything here."""
+    """A line for each quantity: its mean, and the lowest and highest reading; anything else that a file may have here is skipped."""
     if not isinstance(seen, Mapping):
         return []
     rows = [(_label(str(name)), _spread(str(name), value)) for name, value in seen.items() if _is_spread(value)]
@@ -23,7 +23,7 @@ def monitor_rows(seen: Any) -> list[tuple[str, str]]:
 
 
 def run_line(records: Iterable[Record]) -> str:
-    """What a run as a whole did to its machine: `CPUs 71 % busy · processes up to 1.2 GB · 240 readings at 0.12 % of a core`."""
+    """The load and memory of a whole run: `CPUs 71 % busy · processes up to 1.2 GB · 240 readings at 0.12 % of a core`."""
     parts = [seen for record in records if isinstance(seen := record.effective.get(MONITOR), Mapping)]
     sound = [{name: value for name, value in part.items() if not isinstance(value, list) or _is_spread(value)} for part in parts]
     seen = over_all(sound)

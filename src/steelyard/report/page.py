@@ -21,13 +21,13 @@ class Page:
         self.lines: list[Text] = []
 
     def title(self, name: str, aside: str = "", style: str = "dim") -> None:
-        """What the page is about, with a word or two at the right."""
+        """Add the title of the page, with a word or two at the right."""
         first, *rest = wrap_text(clean(name), self.width - cell_len(aside) - 2)
         self.lines.append(Text.assemble((pad(first, self.width - cell_len(aside)), "bold"), (aside, style)))
         self.lines += [Text(part, "bold") for part in rest]
 
     def rows(self, head: str, rows: Rows) -> None:
-        """Names and what they stand for, in two columns."""
+        """Add a section of names and values, in two columns."""
         shown = [(clean(name), value) for name, value in rows if value]
         if not shown:
             return
@@ -40,7 +40,7 @@ class Page:
                 self.lines.append(Text.assemble((f"  {label}", "dim"), f"  {part}"))
 
     def text(self, head: str, text: str) -> None:
-        """Free text, wrapped."""
+        """Add a section of free text, wrapped."""
         if text:
             self._head(head)
             self.lines += [piece for line in lines_of(text) for piece in wrapped(line, self.width, indent="  ")]
@@ -55,7 +55,7 @@ class Page:
 
 
 def joined(lines: Iterable[Text]) -> Text:
-    """Lines that fit already as one text, without spaces at their ends."""
+    """Join lines, which fit already, to one text without spaces at line ends."""
     whole = list(lines)
     for line in whole:
         line.rstrip()
@@ -63,10 +63,10 @@ def joined(lines: Iterable[Text]) -> Text:
 
 
 def wrapped(text: str, width: int, style: str = "", indent: str = "") -> list[Text]:
-    """A text in lines of one style, all of them behind the indent."""
+    """A text wrapped into lines of one style, all with the indent."""
     return [Text(f"{indent}{line}", style) for line in wrap_text(text, width - len(indent))]
 
 
 def wrap_spaced(line: str, width: int) -> list[str]:
-    """Lines that fit stay as they were set, with their alignment; others are wrapped."""
+    """The line unchanged if it fits, which keeps its alignment; else wrapped."""
     return [line] if cell_len(line) <= width else wrap_text(line, width)

@@ -22,7 +22,7 @@ REDRAW_GAP = 0.1
 
 
 def is_live(stream: TextIO) -> bool:
-    """Whether a line may be rewritten in place: a terminal that can, and no CI that only looks like one."""
+    """Whether a line can be rewritten in place: on a terminal that supports it, and not in CI that only looks like one."""
     in_ci = os.environ.get("CI", "").lower() not in ("", "0", "false")
     return stream.isatty() and not in_ci and os.environ.get("TERM") != "dumb"
 
@@ -45,7 +45,7 @@ class Progress:
         self._draw()
 
     def phase(self, name: str, fraction: float | None = None) -> None:
-        """Show what the running case does and, if known, how far it is."""
+        """Show what the running case does and, if known, how much of it is done."""
         shown = clean(name)
         changed = not self._doing.startswith(shown)
         self._doing = shown if fraction is None else f"{shown} {percent(min(max(fraction, 0.0), 1.0))}"
@@ -82,14 +82,14 @@ class Progress:
 
     @property
     def left(self) -> float | None:
-        """Seconds to go if the cases to come are like those that are done; unknown before the first."""
+        """Seconds left if the remaining cases take as long as the finished ones; None before the first is finished."""
         if not self.done or self.done >= self.total:
             return None
         each = self._spent / self.done
         return max(0.0, each * (self.total - self.done) - min(each, self.clock() - self._started))
 
     def _line(self, width: int) -> str:
-        """The whole line; where it is too long the case is shortened before what it does."""
+        """The whole line; if it is too long, the case is shortened first, then the phase."""
         left = self.left
         head = f"[{min(self.done + 1, self.total)}/{self.total}] "
         tail = "".join(f" · {part}" for part in (self._doing, "" if left is None else f"about {duration(left)} left") if part)

@@ -24,7 +24,7 @@ MOST_ROWS = 12
 
 
 def weighed_parts(pairs: Sequence[Pair]) -> list[list[Delta]]:
-    """The verdicts of each pair that has parts, that on the whole first, as they stand among those of all pairs."""
+    """The verdicts of each pair that has parts, first the one on the whole; the verdicts of all pairs are judged together."""
     known = [
         [weigh(pair), *(weigh_part(pair, name) for name in WEIGHED if name in pair.parts)]
         for pair in pairs
@@ -35,7 +35,7 @@ def weighed_parts(pairs: Sequence[Pair]) -> list[list[Delta]]:
 
 
 def part_lines(run: str, records: Sequence[Record], pairs: Sequence[Pair], width: int, *, whole: bool) -> list[Text]:
-    """The verdicts on the parts of each comparison of requests, and on the `whole` where no column has that."""
+    """The verdicts on the parts of each comparison of requests, and on the `whole` if no column shows that."""
     found = weighed_parts(sound_pairs(pairs, records))
     if not found:
         return []
@@ -52,7 +52,7 @@ def part_lines(run: str, records: Sequence[Record], pairs: Sequence[Pair], width
 
 
 def _drawn(head: str, rows: Sequence[tuple[str, Sequence[Delta]]], width: int) -> list[Text]:
-    """A column for each part; where that is too wide the labels stand on lines of their own, and else every verdict does."""
+    """A column for each part; if that is too wide, labels have their own lines, and if it still is, so has every verdict."""
     metrics = list(dict.fromkeys(delta.metric for _, deltas in rows for delta in deltas))
     told = {metric: [delta_text(delta) for _, deltas in rows for delta in deltas if delta.metric == metric] for metric in metrics}
     wide = [max(map(cell_len, (NAMES[metric], *texts))) for metric, texts in told.items()]
@@ -75,7 +75,7 @@ def _drawn(head: str, rows: Sequence[tuple[str, Sequence[Delta]]], width: int) -
 
 
 def _apart(name: str, deltas: Sequence[Delta], label: int, width: int) -> list[Text]:
-    """A line for every verdict, with the name before the first, or above it where there is not room for both."""
+    """A line for every verdict, with the name before the first, or above it if there is not room for both."""
     told = [(f"{pad(NAMES[delta.metric], LONGEST_NAME)} {delta_text(delta)}", STYLES.get(delta.verdict, "")) for delta in deltas]
     if label + len(GAP) + max(cell_len(words) for words, _ in told) > width:
         drawn = [Text(cut(GAP + name, width))]
@@ -85,7 +85,7 @@ def _apart(name: str, deltas: Sequence[Delta], label: int, width: int) -> list[T
 
 
 def _labels(records: Sequence[Record]) -> dict[str, str]:
-    """What tells each record apart from the others, as the tree of the table has it."""
+    """What distinguishes each record from the other records, as in the tree of the table."""
     groups = group(records)
     return {
         records[leaf.index].id: clean(" ".join(filter(None, (item.workload if len(groups) > 1 else "", point.label, leaf.label))))

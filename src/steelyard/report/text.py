@@ -56,7 +56,7 @@ STYLES: dict[str, str] = {"faster": "green", "slower": "red", **dict.fromkeys(BA
 def run_table(header: Header, records: Sequence[Record], pairs: Sequence[Pair], *, width: int = 100, ref: str = "") -> Text:
     """Draw a run: machine, figures by workload, reasons, and what to look at next.
 
-    `ref` is how to name it on a command line, if not by its id: a run from another tool's file.
+    `ref` is the run's name on a command line if that is not its id: for a run from another tool's file.
     """
     records = _as_planned(header, records)
     deltas, bases = pairs_by_head(pairs, records)
@@ -108,9 +108,9 @@ def _top(header: Header, records: Sequence[Record], width: int) -> list[Text]:
 def _body(
     records: Sequence[Record], deltas: Mapping[str, Delta], found: list[Column], width: int
 ) -> tuple[list[Text], list[int], list[Column]]:
-    """The table itself, the records whose reason was cut, and the columns that had room.
+    """The table itself, the records whose reason was cut, and the columns that fit.
 
-    Rows of several records begin with the number by which `show` knows them.
+    If there are several records, a row begins with the record's number, which `show` needs.
     """
     digits = len(str(len(records))) if len(records) > 1 and width >= LEAST_NUMBERED else 0
     lead = digits + 2 if digits else 0
@@ -142,7 +142,7 @@ def _is_versus(column: Column) -> bool:
 
 
 def _fit(groups: Sequence[Group], found: list[Column], width: int) -> tuple[list[TreeLine], list[Column], str]:
-    """As many columns as leave nearly every label its place; a few too long ones get lines of their own, and all before speedups go."""
+    """As many columns as fit beside nearly all labels; a few long labels get lines of their own, and all do before speedups are dropped."""
     ranks = sorted({column.rank for column in found}, reverse=True)
     steps = [[column for column in found if column.rank <= rank] for rank in ranks]
     fewest = len(lines(groups, width))
@@ -159,7 +159,7 @@ def _fit(groups: Sequence[Group], found: list[Column], width: int) -> tuple[list
 
 
 def _spread(line: TreeLine, width: int, lead: int = 0) -> list[Text]:
-    """A title over the whole width, continued on further lines when it is longer; `lead` is what numbers take before the tree."""
+    """A title over the whole width, continued on further lines if it is longer; `lead` is the width of the numbers before the tree."""
     style = "bold" if not line.indent else ""
     indent, label = " " * lead + (line.indent or "  "), " " * lead + line.label
     if cell_len(label) <= width:
@@ -206,7 +206,7 @@ def _caveats(records: Sequence[Record], width: int) -> list[Text]:
 
 
 def _notes(run: str, records: Sequence[Record], missed: Sequence[int], width: int) -> list[Text]:
-    """Reasons too long for a row, each printed once however many records share it."""
+    """Reasons too long for a row, each printed once even if several records share it."""
     shared: dict[tuple[str, str], list[int]] = {}
     for index in missed:
         shared.setdefault((records[index].status, reason(records[index])), []).append(index)

@@ -1,4 +1,4 @@
-"""Records as a tree: workload, then the point in its parameters, then variant or backend; what is common is written once."""
+"""Records as a tree: workload, then the point in its parameters, then variant or backend; common parts are written once."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FOLD = 44
 
 @dataclass(frozen=True)
 class TreeLeaf:
-    """One row: a record by its place in the run, and what tells it apart within its point."""
+    """One row: a record by its index in the run, and the label that distinguishes it within its point."""
 
     index: int
     label: str
@@ -41,7 +41,7 @@ class Group:
 
 @dataclass(frozen=True)
 class TreeLine:
-    """A line of the tree: `label` in the first column; `index` is None where it has no figures and may use the full width."""
+    """A line of the tree: `label` in the first column; `index` is None if it has no figures and may use the full width."""
 
     label: str
     index: int | None = None
@@ -86,7 +86,7 @@ def _group(workload: str, records: Sequence[Record], members: list[int], one_dev
 
 
 def _leaf_labels(records: Sequence[Record], members: list[int], silent: bool) -> dict[int, str]:
-    """Variant, and backend where a workload ran on several; nothing where both are the same everywhere."""
+    """The variant, with the backend if a workload ran on several; empty if both are the same everywhere."""
     if silent:
         return dict.fromkeys(members, "")
     backends = {index: clean(_backend(records[index])) for index in members}
@@ -102,8 +102,8 @@ def _leaf_labels(records: Sequence[Record], members: list[int], silent: bool) ->
 def lines(groups: Sequence[Group], room: int) -> list[TreeLine]:
     """The tree drawn for a first column of `room` columns.
 
-    Inline, as in `├─ n=1024  eager`, where that fits; else the point stands on a line of its own above its leaves, and a
-    leaf that is still too long on a line above its figures. A workload with a single row takes one line when it can.
+    Rows are inline, as in `├─ n=1024  eager`, if they fit; else a point has a line of its own above its leaves, and a
+    leaf that is still too long has one above its figures. A workload with a single row takes one line if it fits.
     """
     drawn: list[TreeLine] = []
     for item in groups:

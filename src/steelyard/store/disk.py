@@ -13,7 +13,7 @@ from steelyard.errors import StoreError
 
 
 def trouble(doing: str, path: Path, error: OSError, option: str = "--store") -> StoreError:
-    """The error for every failed write; `option` names another place."""
+    """The error for every failed write; `option` is the option that names another place."""
     full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
     do = f"{'free space there' if full else 'check the folder'}, or name another place with {option} DIR; what was saved before is intact"
     return StoreError(f"cannot {doing}", why=f"{error.strerror or error}: {path}", do=do)
@@ -28,7 +28,7 @@ def open_to_write(path: Path, doing: str, create: int = os.O_CREAT, option: str 
 
 
 def write_whole(fd: int, data: bytes, at: int, path: Path, *, sync: bool = True) -> int:
-    """Put bytes at the end and, with `sync`, on the disk, or leave the file as it was; gives the new end.
+    """Append bytes at `at` (with `sync`, wait for the disk) or leave the file as it was; returns the new end.
 
     Anything beyond `at` is left from a failed write and is removed first.
     """
@@ -49,7 +49,7 @@ def write_whole(fd: int, data: bytes, at: int, path: Path, *, sync: bool = True)
 
 @contextlib.contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """One process at a time in a folder, for what must be looked at and changed in one step."""
+    """Context in which this process holds a folder's lock, to read and change something in one step."""
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX)

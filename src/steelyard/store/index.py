@@ -1,7 +1,7 @@
-"""A table of contents over the runs, so that history does not read every file each time.
+"""An index of all records of a store, so that history does not read every file each time.
 
 The run files are the truth and this is a cache: it is made by readers, may be deleted at any moment, and is
-thrown away when it is damaged, of another version, or not exactly what we make. Where it cannot be written it lives in memory.
+replaced when it is damaged, of another version, or has other tables than ours. If it cannot be written, it is kept in memory.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _COLUMNS = "folder, number, run, case_id, status, time, low, high, created"
 
 @dataclass(frozen=True)
 class Entry:
-    """One record as the index knows it: where it is, and its time in seconds."""
+    """One record in the index: where it is, and its time in seconds."""
 
     folder: str
     number: int
@@ -85,7 +85,7 @@ class Index:
         self._base = None
 
     def refresh(self) -> int:
-        """Bring the index up to date with the files; gives how many runs were read anew."""
+        """Bring the index up to date with the files; returns how many runs were read."""
         self._fresh = 0
         self._trying(self._update)
         return self._fresh
@@ -100,7 +100,7 @@ class Index:
         return self._entries("case_id = ? ORDER BY moment, folder, number", case_id)
 
     def every_series(self, cases: Collection[str] | None = None) -> dict[str, list[Entry]]:
-        """The history of many cases at once, or of all there are, each oldest first."""
+        """The history of many cases at once, or of all cases, each oldest first."""
         if cases is not None and len(cases) <= _FEW:
             return {case: found for case in cases if (found := self.series(case))}
         wanted, known = None if cases is None else set(cases), dict[str, list[Entry]]()
@@ -123,7 +123,7 @@ class Index:
         return self._trying(lambda base: [_entry(row) for row in base.execute(query, values).fetchall()])
 
     def _trying(self, work: Callable[[sqlite3.Connection], R]) -> R:
-        """Do it on the file; on a new file if that one is damaged; in memory if files do not work here."""
+        """Call `work` with the index file; with a new file if that one is damaged; with an index in memory if files cannot be used."""
         try:
             self._base = self._base or self._open()
             return work(self._base)
@@ -140,7 +140,7 @@ class Index:
         return work(self._base)
 
     def _open(self, anew: bool = False) -> sqlite3.Connection:
-        """The file if it is ours, and else or where asked a new one; locked, so that two readers never replace each other's."""
+        """Open the index file, or a new one if it is not ours or with `anew`; locked, so two readers never replace each other's."""
         with locked(self.store.root):
             if self.path.is_symlink() or self.path.is_fifo():
                 self.path.unlink()
@@ -224,7 +224,7 @@ def _made() -> list[tuple[str, ...]]:
 
 
 def _read(folder: Path) -> Run | None:
-    """A run that cannot be read has no records here, and is not tried again until it changes."""
+    """The run in a folder; None if it cannot be read, and then it is not tried again until it changes."""
     with contextlib.suppress(StoreError):
         return read_run(folder)
     return None

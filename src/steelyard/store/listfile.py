@@ -14,9 +14,9 @@ from steelyard.terminal import plain, save
 
 
 class ListFile:
-    """The document being written; `content` is all of it, and what else is put there is written with the next row.
+    """The document being written; `content` is the whole document, and anything else put there is written with the next row.
 
-    `beside` is what a document may have beside its list, by example: tables with these keys, lists and texts.
+    `beside` is an example of what a document may have besides its list: tables with these keys, lists and texts.
     """
 
     def __init__(self, path: Path, key: str, beside: Mapping[str, Any]) -> None:
@@ -25,7 +25,7 @@ class ListFile:
         self.rows: list[Any] = self.content.setdefault(key, [])
 
     def write(self, row: Mapping[str, Any]) -> None:
-        """One row more, on disk when this returns."""
+        """Add one row and write the document before returning."""
         self.rows.append(row)
         save(self.path, json.dumps(plain(self.content), indent=2) + "\n")
 
@@ -48,7 +48,7 @@ def _check_place(path: Path) -> None:
 
 
 def _held(path: Path, key: str, beside: Mapping[str, Any]) -> dict[str, Any]:
-    """What a document has that is to be added to; another kind of file, which has no such list but other keys, is not touched."""
+    """The content of the document to add to; an error for any other kind of file (other keys and no such list), which is not touched."""
     if not path.exists():
         return {}
     try:
@@ -62,7 +62,7 @@ def _held(path: Path, key: str, beside: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _like(value: Any, example: Any) -> bool:
-    """Whether a value is of the kind of an example, and what it has of a table's keys is too."""
+    """Whether a value has the type of an example; in a table, every key that both have must fit as well."""
     if type(value) is not type(example):
         return False
     return not isinstance(example, dict) or all(_like(value[key], part) for key, part in example.items() if key in value)

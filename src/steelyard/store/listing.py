@@ -1,4 +1,4 @@
-"""Runs as a list shows them, without reading each to its end."""
+"""Summaries of runs for lists, without reading each run to its end."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def newest_first(infos: Iterable[RunInfo]) -> list[RunInfo]:
 
 
 def info_of(folder: Path) -> RunInfo:
-    """A run as a list shows it, mostly without reading it: the seal has the counts."""
+    """The summary of a run for a list, usually without reading all of it: the seal has the counts."""
     named = NAMED.fullmatch(folder.name)
     id, created = (named[2], stamped(named[1])) if named else (folder.name, "")
     try:
@@ -56,7 +56,7 @@ def info_of(folder: Path) -> RunInfo:
 
 
 def _unsealed(folder: Path, header: Header) -> Run:
-    """A run without a seal, read for its counts; one that is too large has none, and can still be listed."""
+    """A run without a seal, read for its counts; a run that is too large has no counts, and is still listed."""
     try:
         return read_run(folder)
     except TooLarge as error:
@@ -64,7 +64,7 @@ def _unsealed(folder: Path, header: Header) -> Run:
 
 
 def _seal(line: bytes) -> Seal | None:
-    """The seal if this line is one: then its counts spare reading the rest."""
+    """The seal if this line is one, else None; with its counts the rest need not be read."""
     with contextlib.suppress(StoreError):
         value = read_line(line, limit(LINE))[1] if line.startswith(b'{"seal"') else None
         return value if isinstance(value, Seal) else None

@@ -1,6 +1,6 @@
 """Proof that a run was written by this user and not changed since, so that users need not confirm their own runs. A run file can come from
 anywhere, and holds things that can be executed: programs, users' files, environment variables. Every seal therefore carries a keyed digest
-of the lines before it. The key never lies in a store, which may be copied or shared.
+of the lines before it. The key is never in a store, which may be copied or shared.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ LEAST, MOST = 16, 4096
 
 
 def place() -> Path:
-    """The file with the key: the one named by STEELYARD_KEY, as machines that share an archive do, else one of this user's own."""
+    """The path of the key file: STEELYARD_KEY, which machines that share an archive set, else a file of this user's own."""
     if named := os.environ.get(VARIABLE):
         return Path(named).expanduser()
     return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / "steelyard" / FILE
 
 
 def sign(digest: str) -> str:
-    """The proof of a digest; empty where no key can be kept, so that the run needs consent like any other."""
+    """The proof of a digest; empty if no key can be saved, in which case the run needs consent like any other."""
     key = _key(make=True)
     return hmac.digest(key, digest.encode(), "sha256").hex() if key else ""
 

@@ -33,7 +33,7 @@ class Ref:
 
 
 def resolve(store: Store, ref: str) -> Ref:
-    """Find the result of a reference; the error names the nearest."""
+    """Find the result that a reference names; the error suggests the nearest one."""
     if "@" in ref and not _as_path(ref):
         return _newest(store, ref)
     numbered = _NUMBERED.fullmatch(ref)
@@ -48,7 +48,7 @@ def resolve(store: Store, ref: str) -> Ref:
 
 
 def locate(store: Store, ref: str) -> Path:
-    """The folder of the run that is meant."""
+    """The folder of the run that a reference names."""
     if latest := _LATEST.fullmatch(ref):
         return _latest(store, int(latest[1] or 0))
     infos = store.runs()
@@ -76,7 +76,7 @@ def _latest(store: Store, back: int) -> Path:
 
 
 def _as_path(ref: str) -> Path | None:
-    """The run folder a path leads to; a folder without a run has an error message of its own."""
+    """The run folder that a path leads to; a file or folder that is not a run is an error."""
     path = existing(ref)
     if path is None:
         return None

@@ -1,6 +1,6 @@
-"""Runs on disk: one folder each, one line per result, written at once, so that a kill at any moment loses at most the case that ran.
+"""Runs on disk: one folder each, one line per result, written at once, so that a kill at any moment loses at most the running case.
 
-The disk itself is waited for at most ten times a second: only a machine that loses power can lose that much.
+Files are synced to disk at most ten times a second, so only a power failure can lose more: the results since the last sync.
 
 .steelyard/runs/20260102T030405-k3f9/run.jsonl       {"header": …} then {"record": …} and {"pair": …}, then {"seal": …}
                                      samples.bin     raw samples, see `samples`
@@ -54,10 +54,10 @@ _ID = re.compile(r"[A-Za-z0-9_.-]{0,64}")
 
 @dataclass(frozen=True)
 class Header:
-    """What all results of a run share; the store gives `id`, and `created` if it is empty. `env` is the environment asked for by name.
+    """What all results of a run share; the store sets `id`, and `created` if it is empty. `env` is the requested environment's name.
 
-    `farm` is the value of `--on`, if other machines measured: then each record has the key of its own. `weights` are calls in a step by
-    case id, where the cases were taken from one, and `recorded` is how long that step took.
+    `farm` is the value of `--on`, if other machines measured: then each record has its own machine key. If the cases were taken from a
+    recorded step, `weights` are its calls by case id, and `recorded` is how long that step took.
     """
 
     id: str = ""
@@ -84,7 +84,7 @@ class Header:
 
 @dataclass(frozen=True)
 class RunInfo:
-    """A run as a list shows it; one that cannot be read is listed too, with the reason."""
+    """The summary of a run for a list; a run that cannot be read is listed too, with the reason."""
 
     id: str
     created: str
@@ -101,7 +101,7 @@ class RunInfo:
 
 @dataclass(frozen=True)
 class Run:
-    """A run read whole; `path` is its folder, `size` how many bytes of its file are sound, `loss` what its seal misses."""
+    """A run read whole; `path` is its folder, `size` how many bytes of its file are valid, `loss` what is missing according to its seal."""
 
     path: Path
     header: Header
@@ -118,7 +118,7 @@ class Run:
 
     @property
     def proven(self) -> bool:
-        """Whether this user wrote it, to the end, and every line is still as it was."""
+        """Whether this user wrote the run to its end, and no line was changed since."""
         return self.seal is not None and not self.loss.changed and proof.holds(self.seal.digest, self.seal.proof)
 
     def array(self, series: Series) -> np.ndarray[Any, Any]:
@@ -126,12 +126,12 @@ class Run:
         return samples.read(self.path / "samples.bin", series)
 
     def attachment(self, item: Attachment) -> Path:
-        """Where an attached file lies; a path that leads out of the run is refused."""
+        """The path of an attached file; a path that leads out of the run is refused."""
         return inside(self.path, item.path, "attachment")
 
 
 def read_run(folder: Path) -> Run:
-    """Every sound line of a run; a torn last line and damaged ones are warnings, a missing header is an error."""
+    """Read every valid line of a run; an incomplete last line and damaged lines are warnings, a missing header is an error."""
     file = folder / "run.jsonl"
     try:
         return _parse(folder, read_whole(file, RESULTS))
@@ -199,7 +199,7 @@ def read_line(line: bytes, most: int) -> tuple[str, Any]:
 class RunWriter:
     """The only writer of a run: locked while open, one durable line per result.
 
-    `own` says that every line in it is ours, so that the seal may prove it; for a resumed run only the caller knows.
+    `own` means that this user wrote every line, so that the seal may have a proof; for a resumed run the caller must set it.
     """
 
     def __init__(self, fd: int, run: Run, held: bytes = b"") -> None:
@@ -221,7 +221,7 @@ class RunWriter:
         return self.header.id
 
     def begin(self) -> None:
-        """Put the header and the folder itself on the disk before anything is measured."""
+        """Write the header, and sync it and the folder to disk before anything is measured."""
         self._write("header", self.header)
         sync_folder(self.path)
         sync_folder(self.path.parent)
@@ -240,7 +240,7 @@ class RunWriter:
         return pair
 
     def _add(self, name: str, item: Kept, arrays: Arrays | None) -> Kept:
-        """Samples reach the disk first, so a line never points at what is not there."""
+        """Write the samples first and then the line, so that a line never refers to missing samples."""
         sync = self._sync_is_due()
         kept, end = self._keep(arrays or {}, sync)
         item = altered(item, samples=kept) if arrays else item
@@ -285,7 +285,7 @@ class RunWriter:
         return seal
 
     def sync(self) -> None:
-        """Wait for the disk: what was kept so far survives the machine too."""
+        """Wait for the disk, so that everything written so far survives a power failure."""
         if self._unsynced:
             for fd in (self._samples, self._fd):
                 if fd is not None and fd >= 0:
@@ -311,7 +311,7 @@ class RunWriter:
         self.close()
 
     def _sync_is_due(self) -> bool:
-        """Whether it is time to wait for the disk: small cases come in thousands, and a line that is written survives our own end."""
+        """Whether to wait for the disk now: not for each of thousands of cases, since a written line survives this process."""
         now = time.monotonic()
         if now - self._synced < SYNC_EVERY:
             return False
@@ -348,7 +348,7 @@ class Store:
 
     @classmethod
     def find(cls, start: Path | None = None, explicit: str | None = None) -> Store:
-        """The store named, else the one in STEELYARD_STORE, else the nearest upwards, else a new one here."""
+        """The named store, else the one in STEELYARD_STORE, else the nearest in this folder or above, else a new one here."""
         if named := explicit or os.environ.get(VARIABLE):
             if "://" in named:
                 from steelyard.store.shared import SharedStore
@@ -365,7 +365,7 @@ class Store:
 
     @property
     def place(self) -> str:
-        """Where its runs are, as people name it."""
+        """The location of its runs, for messages."""
         return str(self.root)
 
     def create(self, header: Header) -> RunWriter:
@@ -396,7 +396,7 @@ class Store:
         return writer
 
     def resume(self, fingerprint: str | None = None, ref: str | None = None) -> RunWriter | None:
-        """Go on with an unsealed run: the one named, or the newest with this fingerprint that no process is writing."""
+        """Continue an unsealed run: the one named, or the newest with this fingerprint that no process is writing."""
         if ref is not None:
             from steelyard.store.refs import locate
 
@@ -408,11 +408,11 @@ class Store:
         return None
 
     def folders(self) -> list[Path]:
-        """All runs there are, as folders in name order, which is the order of their seconds."""
+        """The folders of all runs in name order, which is the order of their times."""
         return self.held()
 
     def at_hand(self, folder: Path) -> Path:
-        """The folder of a run that was listed, with all of its files in it."""
+        """The folder of a listed run, with all of its files in it."""
         return folder
 
     def settle(self) -> None:
@@ -430,7 +430,7 @@ class Store:
     def runs(self) -> list[RunInfo]:
         """All runs, newest first, and those dated in the future last, since a wrong clock would otherwise keep its run the latest.
 
-        One that cannot be read does not fail the list.
+        A run that cannot be read does not make the list fail.
         """
         from steelyard.store.listing import info_of, newest_first
 

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 class Seal:
     """The last line of a run that ended by itself: nothing is missing and nothing will follow.
 
-    `size` and `digest` are of all bytes before this line, `proof` says by whose key; a seal of an older Steelyard has none of them.
+    `size` and `digest` are of all bytes before this line, `proof` is made with the user's key; a seal by an older Steelyard has none
+    of them.
     """
 
     time: str
@@ -26,7 +27,7 @@ class Seal:
 
 @dataclass(frozen=True)
 class Loss:
-    """How many records and pairs a sealed file once had and has no more; `changed` where its lines are not those that were sealed."""
+    """How many records and pairs a sealed file has lost; `changed` is set if its lines are not those that were sealed."""
 
     records: int = 0
     pairs: int = 0
@@ -43,7 +44,7 @@ def compare(seal: Seal, records: int, pairs: int, before: bytes, after: bytes) -
 
 
 def told(seal: Seal, loss: Loss) -> Iterator[str]:
-    """A note on what is missing, in words."""
+    """Sentences on what is missing or was changed."""
     for name, lost, once in (("record", loss.records, seal.records), ("comparison", loss.pairs, seal.pairs)):
         if lost:
             plural, verb = ("" if once == 1 else "s"), ("is" if lost == 1 else "are")

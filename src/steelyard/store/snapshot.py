@@ -1,8 +1,9 @@
 """The tables of a store as sorted Parquet files, so that a query over years of runs does not read every run again.
 
-The run files are the truth and this is a cache of the user's own: it may be deleted at any moment, and is made again where it is damaged or
+The run files are the truth and this is a cache of the user's own: it may be deleted at any moment, and is made again if it is damaged or
 of another version. It is not kept in the store, which may come from someone else. New runs become a new part; small parts are merged
-into larger ones, so that few are left. A run that changed or is gone is left out when its part is read, until that part is merged.
+into larger ones, so that there are only few. A run that changed or was deleted is left out when its part is read, until that part is
+merged.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from steelyard.store.runs import Store, read_run
 
 VARIABLE = "STEELYARD_CACHE"
 GROWTH = 4
-"""A part is merged with those after it when it is no more than so many times as large."""
+"""A part is merged with the smaller parts after it if it is at most this many times as large as they are together."""
 ROW_GROUP = 30_720
 LONGEST_ROW = 64 << 20
 Stamp = tuple[int, int]
@@ -37,7 +38,7 @@ Stamp = tuple[int, int]
 
 @dataclass(frozen=True)
 class SnapshotPart:
-    """Some runs as a Parquet file per table: how many records, the runs by folder with size and time of their files, and those now void."""
+    """Some runs as a Parquet file per table: number of records, the runs by folder with size and time of their files, and the void ones."""
 
     token: str
     records: int
@@ -55,7 +56,7 @@ class Snapshot:
         self.unreadable: tuple[str, ...] = ()
 
     def refresh(self, base: Any) -> int:
-        """Take in what is new with a DuckDB connection that may write files; gives how many runs were read."""
+        """Add new and changed runs, with a DuckDB connection that may write files; returns how many runs were read."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             with locked(self.folder):
@@ -68,7 +69,7 @@ class Snapshot:
         return [str(self._file(table, part)) for part in self.parts]
 
     def selection(self, table: str) -> str:
-        """SQL for all rows of a table that still hold; every name in it is one of ours or quoted."""
+        """SQL for all valid rows of a table; every name in it is one of ours or quoted."""
         names = ", ".join(column.name for column in tables.TABLES[table])
         chosen = [self._selection(table, names, part) for part in self.parts]
         empty = ", ".join(f"CAST(NULL AS {column.type}) AS {column.name}" for column in tables.TABLES[table])
@@ -97,7 +98,7 @@ class Snapshot:
         return len(fresh)
 
     def _take(self, base: Any, fresh: dict[str, Stamp]) -> list[SnapshotPart]:
-        """A part of runs that are not in any; one that cannot be read has no rows, and is not tried again until it changes."""
+        """Make a part of the new runs; a run that cannot be read has no rows, and is not tried again until it changes."""
         part, unreadable = SnapshotPart(secrets.token_hex(8), 0, fresh), []
         with tempfile.TemporaryDirectory(dir=self.folder, prefix="new-") as scratch, contextlib.ExitStack() as files:
             lines: dict[str, IO[bytes]] = {
@@ -120,7 +121,7 @@ class Snapshot:
         return [part]
 
     def _merged(self, base: Any, parts: Sequence[SnapshotPart]) -> list[SnapshotPart]:
-        """Parts from large to small, each more than GROWTH times the next: their number grows with the logarithm of the rows."""
+        """Merge small parts until each is more than GROWTH times those after it: their number grows with the logarithm of the rows."""
         ordered = sorted(parts, key=lambda part: part.records, reverse=True)
         first, after = len(ordered), 0
         for place in range(len(ordered) - 1, -1, -1):
@@ -172,7 +173,7 @@ class Snapshot:
                 path.unlink(missing_ok=True)
 
     def forget(self) -> None:
-        """Delete what was made, so that the next refresh makes all of it."""
+        """Delete the list of parts, so that the next refresh makes all of them again."""
         with contextlib.suppress(OSError):
             (self.folder / "parts.json").unlink(missing_ok=True)
 

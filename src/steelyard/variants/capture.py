@@ -1,4 +1,4 @@
-"""Variants that take the Python out of the loop: CUDA graphs, exported programs, ahead-of-time compiled ones."""
+"""Variants that take Python out of the loop: CUDA graphs, exported programs and programs compiled ahead of time."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ REHEARSALS = 3
 
 @variant("cuda_graph", backends=["torch"], fresh=True)
 def cuda_graph(task: Task, be: Any) -> Task:
-    """One captured CUDA graph, replayed: the kernels without the launches."""
+    """The call captured as one CUDA graph and replayed: the same kernels without the cost of launching each."""
     import torch
 
     if be.device != "cuda":
@@ -38,7 +38,7 @@ def cuda_graph(task: Task, be: Any) -> Task:
     back = task.back and _captured_back(task.back, held[0], graph)
 
     def replay(inputs: Task = task) -> Any:
-        """A graph refers to its inputs by address, so its owner keeps them alive."""
+        """Replay the graph; `inputs` keeps its inputs alive, because the graph refers to them by address."""
         graph.replay()
         return held[0]
 
@@ -46,7 +46,7 @@ def cuda_graph(task: Task, be: Any) -> Task:
 
 
 def _rehearse_back(task: Task, back: Backward) -> None:
-    """The pass back on a side stream first, as capturing needs it."""
+    """Run the backward pass on a side stream first, as capturing requires."""
     import torch
 
     side = torch.cuda.Stream()
@@ -60,7 +60,7 @@ def _rehearse_back(task: Task, back: Backward) -> None:
 
 
 def _captured_back(back: Backward, out: Any, ahead: Any) -> Backward | None:
-    """The pass back as a graph of its own in the memory of the first, which holds what the pass needs."""
+    """Return the backward pass as a second graph in the memory pool of the first, which holds the tensors it needs."""
     import torch
 
     if back.again is None or back.step(out) is None:
@@ -117,7 +117,7 @@ def _exported(task: Task) -> tuple[Any, dict[str, Any]]:
 
 
 def _as_module(fn: Any) -> Any:
-    """A module around a plain function, because export takes modules only."""
+    """Wrap a plain function in a module, because export takes modules only."""
     import torch
 
     class Function(torch.nn.Module):

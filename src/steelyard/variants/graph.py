@@ -12,5 +12,5 @@ from steelyard.variants.wrap import body_of
 
 @variant("graph", backends=["tensorflow"], fresh=True, sticky=True)
 def graph(task: Task, be: Any) -> Task:
-    """tf.function of the whole call, without XLA; what cases of tensorflow have where no variant is named."""
+    """tf.function of the whole call, without XLA; the default of backend tensorflow."""
     return replace(task, fn=be.graphed(body_of(task)))

@@ -1,5 +1,5 @@
 """TorchAO's recipes for training, for the modes train and bwd: products in float8, and quantization-aware training. They replace linear
-layers. They are compared with the gradient of the plain step.
+layers, and their gradients are compared with those of the plain step.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ GROUPS = Word(GROUP, values=(32, 64, 128, 256))
 
 @recipe("float8-training", floor=14, words=(Word("scales", values=SCALES),), modes=TRAINING, arithmetic="fp8e4m3")
 def float8_training(be: Any, scales: str = "tensorwise") -> Any:
-    """Products of a training step in float8, forward and backward, with scales as they come; weights stay as they are."""
+    """Products of a training step in float8, forward and backward, with dynamic scales; weights keep their format."""
     import torch
     from torchao.float8 import Float8LinearConfig, convert_to_float8_training
 

@@ -1,6 +1,6 @@
-"""Records the operations of a call at torch's dispatcher, by which a variant checks whether it changed anything.
+"""Records the operators of a call at torch's dispatcher, so that a variant can check whether it changed anything.
 
-A call is watched while the task is built, never while it is timed, and leaves everything as it was.
+Calls are watched while the task is built, never while it is timed, and their changes to tensors are undone.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from steelyard.variants.wrap import arrays, body_of
 
 @dataclass(frozen=True)
 class Form:
-    """A tensor as an operator takes or gives it."""
+    """Format and layout of a tensor that an operator takes or returns."""
 
     dtype: str
     channels_last: bool
@@ -26,7 +26,7 @@ class Form:
 
 @dataclass(frozen=True)
 class ObservedStep:
-    """One operator as it ran; its name is without namespace and overload."""
+    """One operator that ran; its name has no namespace or overload."""
 
     op: str
     takes: tuple[Form, ...]
@@ -35,7 +35,7 @@ class ObservedStep:
 
 @dataclass(frozen=True)
 class ObservedCall:
-    """What one call ran and answered; after an error nothing is known, and the next call raises the same error."""
+    """The operators and the output of one call, or its error; a call without a watch raises the same error."""
 
     steps: Counter[ObservedStep] = field(default_factory=Counter)
     output: Any = None
@@ -43,18 +43,19 @@ class ObservedCall:
 
     @property
     def ops(self) -> set[str]:
-        """The names of all operators."""
+        """Names of all operators in the call."""
         return {step.op for step in self.steps}
 
     def beyond(self, other: ObservedCall) -> Counter[ObservedStep]:
-        """Steps that the other call did not take, or not as often; what a first call alone does, such as filling a cache, is none."""
+        """Return steps that the other call did not take, or took less often; steps of the other alone (such as caching) do not count."""
         return self.steps - other.steps
 
 
 def watch(task: Task, be: Any, inner: Scope | None = None) -> ObservedCall:
-    """Call the task once in its scope, and in a further one if given, and note every operator that reaches a kernel.
+    """Call the task once in its scope, and in `inner` if given, and record every operator that reaches a kernel.
 
-    What is compiled runs as it was written: a compiler gives up under a watch, and one that was awake remembers that it did.
+    Compiled functions run eagerly: a compiler gives up under a watch, and remembers that later. If only this call loaded the compiler,
+    its memory is cleared and the call is repeated.
     """
     import torch
 
@@ -87,9 +88,9 @@ def _watched(task: Task, be: Any, inner: Scope | None) -> ObservedCall:
 
 
 def differ(task: Task, be: Any, plain: ObservedCall, scoped: ObservedCall) -> bool:
-    """Whether a call in a scope takes other steps than the plain task or, where an operator hides its kernels, gives another answer.
+    """Whether a call in a scope takes other steps than the plain task or, because operators may hide their kernels, gives another answer.
 
-    An answer that differs from call to call anyway is not used; a call that cannot be watched is not judged.
+    Answers that differ from call to call anyway do not count. A call that failed under the watch counts as different.
     """
     if plain.error or scoped.error or scoped.beyond(plain):
         return True
@@ -97,7 +98,7 @@ def differ(task: Task, be: Any, plain: ObservedCall, scoped: ObservedCall) -> bo
 
 
 def same(one: Any, other: Any) -> bool:
-    """Whether two outputs agree to the bit; NaN agrees with NaN, and what is not dense is not looked at."""
+    """Whether the dense tensors of two outputs are equal; NaN equals NaN, and other tensors are not compared."""
     import torch
 
     mine, theirs = ([item for item in arrays(each) if item.layout is torch.strided] for each in (one, other))
@@ -107,7 +108,7 @@ def same(one: Any, other: Any) -> bool:
 
 
 def _as_written() -> AbstractContextManager[Any]:
-    """Compiled functions as plain ones, where a compiler is loaded at all."""
+    """Return a context in which compiled functions run eagerly, if the compiler is loaded."""
     import torch
 
     return torch.compiler.set_stance("force_eager") if _compiler_loaded() else nullcontext()
@@ -118,7 +119,7 @@ def _compiler_loaded() -> bool:
 
 
 def _same_chance(be: Any) -> AbstractContextManager[Any]:
-    """Random numbers are drawn as if the call had never been."""
+    """Return a context that restores the state of the random number generators."""
     import torch
 
     kind = be.where.type
@@ -131,9 +132,9 @@ def _notebook() -> Any:
     from torch.utils._python_dispatch import TorchDispatchMode
 
     class Notebook(TorchDispatchMode):
-        """Writes down what is dispatched, and keeps what is about to be overwritten.
+        """Records what is dispatched, and keeps a copy of every tensor before it is overwritten.
 
-        An operator made of others is taken apart: in inference mode it arrives whole, and hides which kernels it chooses.
+        Composite operators are split into their parts: in inference mode they arrive whole, which hides the kernels they choose.
         """
 
         supports_higher_order_operators = True
@@ -146,7 +147,7 @@ def _notebook() -> Any:
 
         @classmethod
         def _should_skip_dynamo(cls) -> bool:
-            """Otherwise the first operator imports the compiler, which takes seconds."""
+            """Return False: otherwise the first operator imports the compiler, which takes seconds."""
             return False
 
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -179,7 +180,7 @@ def _notebook() -> Any:
 
 
 def _written(schema: Any, args: Any, kwargs: Mapping[str, Any]) -> Iterator[Any]:
-    """The tensors that an operator writes into."""
+    """Yield the tensors that an operator writes to."""
     if schema.is_mutable:
         for place, argument in enumerate(schema.arguments):
             if argument.alias_info is not None and argument.alias_info.is_write:
@@ -187,7 +188,7 @@ def _written(schema: Any, args: Any, kwargs: Mapping[str, Any]) -> Iterator[Any]
 
 
 def _home(item: Any) -> int:
-    """The storage that a tensor lies in, as long as it lives; 0 where it has none, as sparse ones."""
+    """Return the id of a tensor's storage, valid while the storage exists; 0 for tensors without one, such as sparse tensors."""
     try:
         return int(item.untyped_storage()._cdata)
     except (NotImplementedError, RuntimeError):

@@ -1,4 +1,4 @@
-"""What several variants need of a task: its function and its arrays."""
+"""A task's function and tensors, as several variants need them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from steelyard.model.task import Task
 
 
 def body_of(task: Task) -> Callable[..., Any]:
-    """The function a variant changes; tasks that time themselves have none."""
+    """Return the task's function; raise NotApplicable for a task that times itself."""
     if task.fn is None:
         raise NotApplicable("this task times itself; there is no function to change")
     return task.fn

@@ -63,7 +63,7 @@ def transformer_block(m: int, k: int, n: int, dtype: str, be: Any) -> Task:
     import torch
 
     class Block(torch.nn.Module):
-        """Attention, then the perceptron, each added to what came in."""
+        """Attention, then the perceptron, each added to its input."""
 
         def __init__(self) -> None:
             super().__init__()
@@ -89,17 +89,17 @@ def transformer_block(m: int, k: int, n: int, dtype: str, be: Any) -> Task:
 
 
 def _task(model: Any, x: Any, answered: int, flops: float) -> Task:
-    """A model on its input; what moves at least are its weights, the input and so many numbers of the answer."""
+    """Return the task of a model on its input; it moves at least its weights, the input and `answered` output values."""
     held = sum(item.numel() * item.element_size() for item in model.parameters())
     moved = float(held + (x.numel() + answered) * x.element_size())
     return Task(model, (x,), parameters=tuple(model.parameters()), flops=flops, bytes=moved)
 
 
 def register_model(name: str, build: Callable[..., Any] | None = None, *, tags: Sequence[str] = ("quantization",)) -> Any:
-    """Make a model of yours known as `torchao/NAME`, for `run`, experiment files and YAML (`model_type: NAME`).
+    """Register your model as `torchao/NAME`, for `run`, experiment files and YAML (`model_type: NAME`).
 
-    `build(m, k, n, dtype, device)` gives the module and its input, or a tuple of inputs. Without it this decorates one. Random
-    numbers are seeded before each call, so that baseline and recipe begin with the same weights.
+    `build(m, k, n, dtype, device)` returns the module and its input, or a tuple of inputs. Without `build`, a decorator is returned.
+    Random numbers are seeded before each call, so that baseline and recipe start with the same weights.
     """
     if build is None:
         return lambda given: register_model(name, given, tags=tags)

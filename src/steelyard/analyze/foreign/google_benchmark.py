@@ -16,14 +16,14 @@ RATES = {"bytes_per_second": ("bandwidth", "B/s"), "items_per_second": ("item_ra
 
 
 def fits(data: Any) -> bool:
-    """Benchmarks with a real time or an error, in a file that has a context."""
+    """Whether a file has a context, and benchmarks with a real time or an error."""
     if not isinstance(data, dict) or not isinstance(data.get("context"), dict):
         return False
     return any("real_time" in item or "error_occurred" in item for item in parts.rows(data.get("benchmarks")))
 
 
 def read(data: Any, path: Path) -> ForeignSource:
-    """One result per run name; all repetitions of it were made by one process."""
+    """One result per run name; one process made all its repetitions."""
     groups: dict[str, list[dict[str, Any]]] = {}
     for item in parts.rows(data.get("benchmarks")):
         groups.setdefault(parts.word(item.get("run_name")) or parts.word(item.get("name"), "unnamed"), []).append(item)
@@ -56,7 +56,7 @@ def _result(name: str, items: list[dict[str, Any]]) -> ForeignResult:
 
 
 def _timed(items: list[dict[str, Any]], key: str) -> list[tuple[dict[str, Any], float]]:
-    """Those with a time in a unit that is known."""
+    """The items with a time in a known unit, each with that unit in seconds."""
     units = [(item, UNITS.get(parts.word(item.get("time_unit"), "ns"))) for item in items]
     return [(item, unit) for item, unit in units if unit and isinstance(item.get(key), (int, float)) and parts.seconds(item[key], unit)]
 

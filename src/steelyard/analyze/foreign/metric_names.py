@@ -1,5 +1,5 @@
-"""Metrics by name: to which of our metrics a name belongs, in which unit, and which way is better. The database stores none of that. The
-direction follows from the words of a name; a metric with an unknown name is shown, but never called better or worse.
+"""What the name of a metric says: which of our metrics it is, its unit, and which direction is better. The database stores none of these.
+The direction follows from the words of a name; a metric with an unknown name is shown, but never called better or worse.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Better = Literal["lower", "higher", "none"]
 SHOWN = {
     "s": ("ms", 1e-3), "B": ("MB", 1e6), "B/s": ("GB/s", 1e9), "FLOP/s": ("TFLOP/s", 1e12), "J": ("mJ", 1e-3), "FLOP/J": ("GFLOP/J", 1e9),
 }  # fmt: skip
-"""The units that dashboards have, for ours, and how much of ours one of them is."""
+"""For each of our units, the unit that dashboards show, and how much of ours one of it is."""
 UNITS: dict[str, tuple[str, float]] = {
     "s": ("s", 1.0), "sec": ("s", 1.0), "secs": ("s", 1.0), "second": ("s", 1.0), "seconds": ("s", 1.0),
     "ms": ("s", 1e-3), "msec": ("s", 1e-3), "milliseconds": ("s", 1e-3), "us": ("s", 1e-6), "µs": ("s", 1e-6), "ns": ("s", 1e-9),
@@ -43,13 +43,13 @@ _UNIT = re.compile(r"^(.*?)\s*\(([^()]{0,20})\)\s*$", re.DOTALL)
 
 
 def split(name: str) -> tuple[str, str]:
-    """`Quantized Fwd Time (ms)` as its name and its unit; brackets that hold no unit belong to the name."""
+    """Split `Quantized Fwd Time (ms)` into name and unit; brackets without a known unit are part of the name."""
     found = _UNIT.match(name)
     return (found[1], found[2]) if found and found[2].strip().lower() in UNITS else (name, "")
 
 
 def spelled(name: str) -> str:
-    """A metric's name without its unit, as figures are named: `quantized_fwd_time`."""
+    """A metric's name without its unit, spelled like our figures: `quantized_fwd_time`."""
     plain = re.sub(r"[^a-z0-9/.+-]+", "_", split(name)[0].lower()).strip("_")
     return plain or "value"
 
@@ -63,7 +63,7 @@ def figure_name(name: str, unit: str) -> str:
 
 
 def direction(name: str) -> Better:
-    """Which way is better, by the words of a name; a speedup in latency is a speedup."""
+    """Which direction is better, by the words of a name; `latency speedup` counts as a speedup, since HIGHER is searched first."""
     words = " " + re.sub(r"[^a-z0-9]+", " ", split(name)[0].lower()) + " "
     for better, known in (("higher", HIGHER), ("lower", LOWER)):
         if any(f" {word} " in words for word in known):
@@ -72,31 +72,31 @@ def direction(name: str) -> Better:
 
 
 def written(name: str, unit: str) -> tuple[str, float]:
-    """The unit that dashboards have for a figure of ours, and how much of ours one of it is; a plain number is times only as a speedup."""
+    """The unit that dashboards show for one of our figures, and how much of ours one of it is; a plain number is `x` only if a speedup."""
     if unit == "1" and "speedup" in name.lower():
         return "x", 1.0
     return SHOWN.get(unit, (unit, 1.0))
 
 
 def titled(name: str, unit: str) -> str:
-    """A metric's name with its unit, as dashboards have it: `time (ms)`; a plain number has none."""
+    """A metric's name with its unit, as dashboards show it: `time (ms)`; a plain number has no unit."""
     return f"{name} ({unit})" if unit not in ("", "1") else name
 
 
 def told_unit(name: str, told: str) -> str:
-    """The unit of a metric's values as its record says it, or its name does, in brackets or at its end."""
+    """The unit of a metric's values: from its record, else from its name, in brackets or at the end."""
     ending = _ENDING.search(name.lower())
     return (told or split(name)[1] or (ending[1] if ending else "")).strip()[:20]
 
 
 def unit_of(name: str, told: str) -> tuple[str, float]:
-    """Our unit for a metric's values, and how much of it one of theirs is; an unknown unit is kept."""
+    """Our unit for a metric's values, and how much of it one unit of the file is; an unknown unit is kept."""
     text = told_unit(name, told)
     return UNITS.get(text.lower(), (text, 1.0))
 
 
 def figure(values: Iterable[float], unit: str, factor: float, better: Better) -> Figure:
-    """The median of a metric's values, with its 95 % interval where there are enough."""
+    """The median of a metric's values, with its 95 % interval if there are enough values."""
     from statistics import median
 
     known = [value * factor for value in values]

@@ -20,7 +20,7 @@ Summaries = dict[str, dict[str, Any]]
 
 
 def fits(data: Any) -> bool:
-    """Benchmarks that have states."""
+    """Whether a file has benchmarks with states."""
     return isinstance(data, dict) and any("states" in item for item in parts.rows(data.get("benchmarks")))
 
 
@@ -43,7 +43,7 @@ def _result(benchmark: dict[str, Any], state: dict[str, Any], path: Path) -> For
 
 
 def _summaries(value: Any) -> Summaries:
-    """By tag, each as its named values; older files have a table in place of the list."""
+    """The summaries by tag, each as its named values; older files have a table in place of the list."""
     items = parts.rows(value) or [{"tag": tag, "data": parts.table(item).get("values")} for tag, item in parts.table(value).items()]
     return {
         parts.word(item.get("tag")): {parts.word(part.get("name")): part.get("value") for part in parts.rows(item.get("data"))}
@@ -64,7 +64,7 @@ def _from_summaries(summaries: Summaries) -> Figure | None:
 
 
 def _from_samples(summaries: Summaries, path: Path) -> Figure | None:
-    """Raw times from `FILE.json-bin/N.bin`; only the number is taken from the file, the folder is known."""
+    """Raw times from `FILE.json-bin/N.bin`; only the number N is taken from the JSON file, never a folder."""
     told = summaries.get(SAMPLES, {})
     name, size = PurePosixPath(parts.word(told.get("filename")).replace("\\", "/")).name, parts.count(told.get("size"))
     if not size or not re.fullmatch(r"\d{1,9}\.bin", name) or 4 * size > MOST_BYTES:

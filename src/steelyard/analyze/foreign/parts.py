@@ -29,9 +29,9 @@ NOTCH = 1.57
 
 @dataclass(frozen=True)
 class ForeignResult:
-    """One benchmark of a file; `processes` has its figures by process, one entry where the tool does not tell them apart.
+    """One benchmark of a file; `processes` has its figures by process, or one entry if the tool does not list processes.
 
-    `case` is what was measured as a case of ours, if the tool says enough; by default there is only the name.
+    `case` describes what was measured as one of our cases, if the tool says enough; by default only the name is known.
     """
 
     name: str
@@ -41,12 +41,12 @@ class ForeignResult:
     case: Mapping[str, Any] | None = None
     verification: Verification | None = None
     conditions: Mapping[str, Any] = field(default_factory=dict)
-    """What the file says about noise on the machine, under the names that our own records have."""
+    """What the file says about noise on the machine, under the keys of our own records."""
 
 
 @dataclass(frozen=True)
 class ForeignSource:
-    """A file's results, and what it says about where they come from; `facts` are those of the machine that a heading shows."""
+    """A file's results, and what it says about their origin; `facts` are the facts about the machine that a heading shows."""
 
     results: Sequence[ForeignResult]
     created: str = ""
@@ -58,11 +58,11 @@ class ForeignSource:
     facts: Mapping[str, Any] = field(default_factory=dict)
     branch: str = ""
     key: str = ""
-    """The machine's key, where the file carries one of ours; else it is made of what `machine` tells."""
+    """Our key of the machine, if the file has it; else it is made from `machine`."""
 
 
 def as_runs(tool: str, path: Path, source: ForeignSource) -> tuple[Run, ...]:
-    """A run per process; the first holds what failed, the others only what they measured."""
+    """One run per process; the first also has the cases that failed, later ones only what they measured."""
     if len(source.results) > MOST_RESULTS:
         raise StoreError(f"{str(path)!r} holds {len(source.results)} results", why=f"at most {MOST_RESULTS} are read")
     count = min(MOST_PROCESSES, max(1, *(len(result.processes) for result in source.results)))
@@ -97,16 +97,16 @@ def _run(tool: str, path: Path, source: ForeignSource, named: Sequence[tuple[str
 
 
 def machine_key(facts: Mapping[str, Any]) -> str:
-    """A machine key from what a tool reports of its machine, so that results of two kinds of machine are not compared; empty if it reports
-    nothing."""
+    """A machine key from what a tool reports about its machine, so that results of two kinds of machine are not compared; empty if it
+    reports nothing."""
     told = {name: value for name, value in facts.items() if isinstance(value, (str, int, float)) and value}
     return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:12] if told else ""
 
 
 def _distinct(tool: str, results: Sequence[ForeignResult]) -> list[str]:
-    """Ids from names: `foreign/pyperf:name`, cleaned, cut, and told apart by digest or number where that made two alike.
+    """Ids from names: `foreign/pyperf:name`, cleaned and cut, with a digest if that changed the name, and a number if two are the same.
 
-    What has a case of ours is named by its id already.
+    A result with one of our cases keeps its name, which is the id of that case.
     """
     seen: dict[str, int] = {}
     made = []
@@ -124,13 +124,13 @@ def _distinct(tool: str, results: Sequence[ForeignResult]) -> list[str]:
 
 
 def text(value: object, longest: int = LONGEST_NAME) -> str:
-    """One line of printable text, cut where it is too long."""
+    """One line of printable text, cut if it is too long."""
     plain = "".join(char if char.isprintable() else "_" for char in (value if isinstance(value, str) else str(value))[: longest + 1])
     return plain if len(plain) <= longest else f"{plain[: longest - 1]}…"
 
 
 def number(value: Any) -> float | None:
-    """A finite number, as such or as text, which some tools write."""
+    """A finite number, given as a number or as text, which some tools write; else None."""
     if isinstance(value, str) and len(value) <= 64:
         try:
             value = float(value)
@@ -146,13 +146,13 @@ def number(value: Any) -> float | None:
 
 
 def seconds(value: Any, unit: float = 1.0) -> float | None:
-    """A plausible time: above zero, below months."""
+    """A plausible time in seconds, above zero and below LONGEST_TIME; else None."""
     found = number(value)
     return found * unit if found is not None and 0 < found * unit < LONGEST_TIME else None
 
 
 def table(value: Any) -> dict[str, Any]:
-    """A JSON object, or an empty one where something else stands."""
+    """The value if it is a JSON object, else an empty one."""
     return value if isinstance(value, dict) else {}
 
 
@@ -162,7 +162,7 @@ def rows(value: Any) -> list[dict[str, Any]]:
 
 
 def json_lines(content: bytes) -> list[dict[str, Any]]:
-    """The objects of a file that has one on each line; other lines, such as one cut by a kill, are skipped."""
+    """The objects of a file with one JSON object per line; other lines, such as one cut off by a kill, are skipped."""
     found = []
     for line in content.splitlines():
         with contextlib.suppress(ValueError, RecursionError):
@@ -171,17 +171,17 @@ def json_lines(content: bytes) -> list[dict[str, Any]]:
 
 
 def status_of(value: Any) -> Status:
-    """One of our statuses, or `failed` where it is none of them."""
+    """The value if it is one of our statuses, else `failed`."""
     return next((status for status in STATUSES if status == value), "failed")
 
 
 def word(value: Any, fallback: str = "") -> str:
-    """A string, or nothing where something else stands."""
+    """The value if it is a string, else `fallback`."""
     return value if isinstance(value, str) else fallback
 
 
 def time_of(values: Iterable[Any], unit: float = 1.0) -> Figure | None:
-    """The median of raw values with its interval; too few have no interval and do not need numpy."""
+    """The median of raw values with its interval; too few values get no interval and do not need numpy."""
     known = [found for value in values if (found := seconds(value, unit)) is not None]
     if len(known) < FEWEST:
         return Figure(median(known), "s", "lower", n=len(known)) if known else None
@@ -193,7 +193,7 @@ def time_of(values: Iterable[Any], unit: float = 1.0) -> Figure | None:
 
 
 def time_around(centre: float | None, half: float | None, n: int | None) -> Figure | None:
-    """A time for which only a summary is known."""
+    """A time from a summary: its centre, half the width of its interval, and its number of samples."""
     if centre is None:
         return None
     known = half is not None and math.isfinite(half) and 0 <= half < centre
@@ -202,6 +202,6 @@ def time_around(centre: float | None, half: float | None, n: int | None) -> Figu
 
 
 def count(value: Any) -> int | None:
-    """A number of samples."""
+    """A number of samples, or None if the value is not one."""
     found = number(value)
     return int(found) if found is not None and 1 <= found < 1e15 else None

@@ -13,12 +13,12 @@ VERSIONS = {"python_version": "python", "perf_version": "pyperf"}
 
 
 def fits(data: Any) -> bool:
-    """A version and benchmarks that have runs."""
+    """Whether a file has a version, and benchmarks with runs."""
     return isinstance(data, dict) and isinstance(data.get("version"), str) and any("runs" in item for item in rows(data.get("benchmarks")))
 
 
 def read(data: Any, path: Path) -> ForeignSource:
-    """The mean of each process; calibration runs have no values and are left out."""
+    """One result per benchmark, with the mean of each process; calibration runs have no values and are left out."""
     common = table(data.get("metadata"))
     results, facts = [], dict(common)
     for benchmark in rows(data.get("benchmarks")):

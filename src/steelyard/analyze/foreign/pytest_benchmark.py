@@ -11,7 +11,7 @@ from steelyard.analyze.foreign.parts import ForeignResult, ForeignSource
 
 
 def fits(data: Any) -> bool:
-    """Facts about the machine, and benchmarks that have statistics."""
+    """Whether a file has facts about the machine, and benchmarks with statistics."""
     return isinstance(data, dict) and "machine_info" in data and any("stats" in item for item in parts.rows(data.get("benchmarks")))
 
 

@@ -22,14 +22,14 @@ Cells = dict[str, dict[str, Any]]
 
 
 def fits(data: Any) -> bool:
-    """Keys of its form, or rows with a column of latencies."""
+    """Whether a file has TritonBench's keys, or rows with a column of latencies."""
     if isinstance(data, list):
         return any(key.endswith("-latency") for row in rows(data)[:10] for key in row if isinstance(key, str))
     return any(len(key) <= LONGEST_KEY and (_ENTRY.fullmatch(key) or _PASS.fullmatch(key)) for key in _metrics(data))
 
 
 def read(data: Any, path: Path) -> ForeignSource:
-    """One result per operator, point and provider; its averages over points are left out."""
+    """One result per operator, point and provider; averages over points are left out."""
     cells, failed = _from_rows(data) if isinstance(data, list) else _from_keys(_metrics(data))
     results = [_result(name, found) for name, found in cells.items()]
     results += [ForeignResult(name, (), "failed", "the operator failed") for name in failed]
@@ -56,7 +56,7 @@ def _from_keys(metrics: dict[str, Any]) -> tuple[Cells, list[str]]:
 
 
 def _from_rows(data: list[Any]) -> tuple[Cells, list[str]]:
-    """Columns are `provider-metric`; those without a metric tell the point."""
+    """Read a table whose columns are `provider-metric`; columns without a metric give the point."""
     cells: Cells = {}
     for row in rows(data):
         point = " ".join(str(value) for key, value in row.items() if "-" not in key and isinstance(value, (str, int, float)))[:LONGEST_KEY]
@@ -96,7 +96,7 @@ def _number(given: Any) -> float | None:
 
 
 def _values(value: Any) -> Iterator[float]:
-    """A latency is a number, text that is one with or without its variance, or a list of them."""
+    """The times of a latency: a number, a number as text with or without its variance, or a list of these."""
     for item in value if isinstance(value, list) else [value]:
         told = word(item).partition(" (")[0].strip() if isinstance(item, str) else item
         if (found := seconds(told)) is not None:

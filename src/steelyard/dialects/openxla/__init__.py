@@ -1,4 +1,4 @@
-"""OpenXLA: the comparative benchmark suite of models in JAX, PyTorch and TensorFlow, and models of one's own beside it."""
+"""OpenXLA's comparative benchmark suite: its models in JAX, PyTorch and TensorFlow, and users' own models."""
 
 from steelyard.model.dialect import Dialect
 

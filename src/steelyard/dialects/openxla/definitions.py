@@ -1,7 +1,6 @@
 """The data types of the suite's definitions: the fields, values, names and defaults of the original, so that users' files work unchanged.
 
-Standard library only: reading every definition imports no framework. A model is named by the dotted path of its module, which is
-imported where it runs.
+Reading definitions imports no framework: a model is named by the dotted path of its module, which is imported only where it runs.
 """
 
 from __future__ import annotations
@@ -74,7 +73,7 @@ class Model:
 
 @dataclass(frozen=True)
 class ModelTestData:
-    """Raw input of a model. No `source_url` means the model's own; `file_input` and `random_input` write the others."""
+    """Raw input of a model; an empty `source_url` means the model's own input. `file_input` and `random_input` make other inputs."""
 
     name: str
     source_url: str
@@ -87,7 +86,7 @@ class ModelTestData:
 
 @dataclass(frozen=True)
 class DeviceSpec:
-    """A machine by the name that results have for it."""
+    """A machine that results may name."""
 
     name: str
     host_type: str
@@ -104,7 +103,7 @@ class DeviceSpec:
 
 @dataclass(frozen=True)
 class BenchmarkCase:
-    """A model with an input, and how far its answers may be from the expected ones."""
+    """A model with an input, and the tolerances of its answers."""
 
     name: str
     model: Model
@@ -113,7 +112,7 @@ class BenchmarkCase:
 
     @classmethod
     def build(cls, model: Model, input_data: ModelTestData, verify_parameters: dict[str, Any] | None = None) -> BenchmarkCase:
-        """Named `models/MODEL/inputs/INPUT`, which is all the identity that the original has."""
+        """Return a case named `models/MODEL/inputs/INPUT`; the original identifies cases by this name alone."""
         return cls(f"models/{model.name}/inputs/{input_data.name}", model, input_data, dict(verify_parameters or {}))
 
 
@@ -121,15 +120,15 @@ INPUT_DATA_MODEL_DEFAULT = ModelTestData("INPUT_DATA_MODEL_DEFAULT", "")
 
 
 def file_input(name: str, source: str, sha256: str, source_info: str = "") -> ModelTestData:
-    """A file or an http(s) address as raw input, known by its hash: .txt, .json, .npy, .npz, and the bytes of anything else."""
+    """Return a file or an http(s) address, checked by its hash, as raw input: .txt, .json, .npy and .npz are decoded, others are bytes."""
     return ModelTestData(name, addresses.of_file(source, sha256), source_info)
 
 
 def random_input(name: str, seed: int) -> ModelTestData:
-    """Seeded random numbers of the shapes, formats and ranges that the model's own input has once it is preprocessed."""
+    """Return seeded random numbers as input, with the shapes, formats and ranges of the model's own preprocessed input."""
     return ModelTestData(name, addresses.of_seed(seed))
 
 
 ALL_DEVICES = tuple(DeviceSpec(*item) for item in json.loads(Path(__file__).with_name("devices.json").read_text(encoding="utf-8")))
-"""The machines that results may name; `host-cpu` and `host-gpu` are whatever is here."""
+"""The machines that results may name; `host-cpu` and `host-gpu` stand for this machine."""
 DEVICES: Mapping[str, DeviceSpec] = {device.name: device for device in ALL_DEVICES}

@@ -1,7 +1,6 @@
 """OpenXLA's import names: `serve()` makes `openxla.benchmark…` mean our definitions and models, so that users' files run unchanged.
 
-A module that we do not have, such as a model of the user's own, is looked for in the user's folders as usual; a file there also goes
-before a model or a list of definitions of ours.
+Modules that we do not have are imported from the user's folders; a file there also replaces a model or a list of definitions of ours.
 """
 
 from __future__ import annotations
@@ -24,27 +23,27 @@ DEFINITIONS, TEMPLATES = "steelyard.dialects.openxla.definitions", "steelyard.di
 INFERENCE, SUITE = "steelyard.workloads.models.inference", "steelyard.dialects.openxla.suite"
 FRAMEWORKS = {"pt": "pytorch", "jax": "jax", "tf": "tensorflow", "tflite": "tflite"}
 DEVICES = {"devices.gcp_devices": "GCP_", "devices.host_devices": "HOST_", "devices.mobile_devices": "MOBILE_", "devices": ""}
-"""Modules of machines, and how the names of theirs begin; the last has all."""
+"""The original's modules of machines, and the prefix of the names in each; the last module has all machines."""
 MODULES: Mapping[str, str] = {
     **dict.fromkeys(("def_types", "testdata", *DEVICES), DEFINITIONS),
     **dict.fromkeys(("models.model_interfaces", "models.jax.jax_model_interface", "models.utils"), INFERENCE),
     "comparative_suite.utils": TEMPLATES,
 }
-"""Modules of theirs, and where their names are ours."""
+"""The original's modules, and the modules of ours that have their names."""
 MODELS, RENAMED = json.loads(Path(__file__).with_name("names.json").read_text(encoding="utf-8")).values()
-"""Families of ours, and the module of theirs that has the base model; and names of theirs that have others here."""
+"""The original's module with the base model, by our family; and the original's names of things that have another name here."""
 FAMILIES = {f"models.{short}.{MODELS[item.module]}": item for short, kind in FRAMEWORKS.items() for item in OURS if item.framework == kind}
 LISTS = {f"comparative_suite.{short}.{kind}_definitions": short for short in FRAMEWORKS for kind in ("model", "benchmark")}
 PACKAGES = {name[:place] for name in (*MODULES, *FAMILIES, *LISTS) for place, sign in enumerate(name) if sign == "."}
 GROUPS = {"BATCH": ("BATCHES", "CASES"), "GEN": ("GENS", "GEN_CASES"), "SEQLEN": ("INPUT_SEQUENCES", "INPUT_SEQUENCE_CASES")}
-"""What follows the name of a model in many sizes, in theirs: of all its models, and of all its cases, by size."""
+"""The endings of the original's names for all models, and for all cases, of a model that has several sizes."""
 
 
 class SuiteFinder(NameServer):
-    """Answers for the modules of the suite that definitions and models import; all others are the user's."""
+    """Serves the suite's modules that definitions and models import; all other modules are the user's."""
 
     def find_spec(self, fullname: str, path: object, target: object = None) -> ModuleSpec | None:
-        """Our module for a name; None for other names."""
+        """Return the spec of a module that we serve, or None."""
         below = fullname.removeprefix(f"{ROOT}.")
         if fullname not in ("openxla", ROOT) and (below == fullname or below not in {*MODULES, *PACKAGES, *FAMILIES, *LISTS}):
             return None
@@ -56,7 +55,7 @@ class SuiteFinder(NameServer):
         return spec
 
     def names_of(self, module: str) -> Mapping[str, Any]:
-        """A base model, the lists of a framework, or names of definitions, templates and interfaces."""
+        """Return the contents of a module: a base model, a framework's lists, or definitions, templates and interfaces."""
         below = module.removeprefix(f"{ROOT}.")
         if family := FAMILIES.get(below):
             made = importlib.import_module(family.module_path).create_model

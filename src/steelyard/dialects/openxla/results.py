@@ -21,13 +21,13 @@ MEMORY = {"device_memory_peak_mb": "peak_allocated", "system_memory_vmhwm_mb": "
 
 
 def fits(data: Any) -> bool:
-    """Benchmarks that have a definition and metrics."""
+    """Whether data is a list of benchmarks that have a definition and metrics."""
     listed = rows(table(data).get("benchmarks"))
     return bool(listed) and all("benchmark_name" in table(item.get("definition")) and "metrics" in item for item in listed)
 
 
 def read(data: Any, path: Path) -> ForeignSource:
-    """A result for each level of each entry; of two for one case the last counts, unless it failed and the other did not."""
+    """Return a result for each level of each entry; the last result of a case counts, unless it failed and an earlier one did not."""
     results: dict[str, ForeignResult] = {}
     for item in rows(table(data).get("benchmarks")):
         for level in [name for name in LEVELS if name in table(item.get("metrics"))] or LEVELS[:1]:
@@ -58,7 +58,7 @@ def _result(item: dict[str, Any], level: str) -> ForeignResult:
 
 
 def _verification(told: dict[str, Any]) -> Verification | None:
-    """The verification in our own entries; the original's have only an error."""
+    """Return the verification in an entry of ours; the original's entries have only an error."""
     status = word(told.get("status"))
     if status not in ("passed", "failed"):
         return None
@@ -66,7 +66,7 @@ def _verification(told: dict[str, Any]) -> Verification | None:
 
 
 def _figures(told: dict[str, Any], ours: dict[str, Any]) -> dict[str, Figure]:
-    """The median with the interval of our own latencies, or of the mean where only a summary is there; compile time and memory."""
+    """Return time, compile time and memory; the time's interval is from our own latencies, or else from a summary's mean and deviation."""
     raw = ours.get("latencies_ms")
     time = parts.time_of(raw if isinstance(raw, list) else [], MILLI)
     if time is None:
@@ -85,7 +85,7 @@ def _figures(told: dict[str, Any], ours: dict[str, Any]) -> dict[str, Figure]:
 
 
 def _case(told: dict[str, Any], level: str) -> tuple[str, dict[str, Any] | None]:
-    """A definition as a case, by whose id it is named; one that no case id can express keeps its own name."""
+    """Return the id and the case of a definition, or its own name and no case if no case id can express it."""
     name = word(told.get("benchmark_name"), "unnamed")
     model, given = found.groups() if (found := NAME.fullmatch(name)) else (name, USUAL)
     params = {} if given == USUAL else {"input": given}
@@ -103,5 +103,5 @@ def _case(told: dict[str, Any], level: str) -> tuple[str, dict[str, Any] | None]
 
 
 def _word(value: Any) -> str:
-    """A compiler's name as a variant's."""
+    """Return a compiler's name with only the characters that a variant's name may have."""
     return re.sub(r"[^A-Za-z0-9_.-]", "_", word(value).rpartition(".")[2][:40]).lstrip(".-")

@@ -1,4 +1,4 @@
-"""The original's result file: its keys, one entry for each benchmark, added to what a file holds already and never half written."""
+"""The original's result file: one entry for each benchmark is added to those in the file, which is never left half written."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ class SuiteSink(RowSink):
         super().take(job, record, arrays)
 
     def row(self, key: str, cases: Sequence[MeasuredCase], pairs: Sequence[Pair | Unweighed]) -> Entry:
-        """The entry of a benchmark, which is one case."""
+        """Return the entry of a benchmark, which has one case."""
         [measured], [case] = cases, self.rows[key].cases
         return self._entry(key, measured, case.variant)
 
     def without(self, name: str, status: Status, reason: str) -> None:
-        """Write an entry for a benchmark that needs no process."""
+        """Write the entry of a benchmark that cannot be measured."""
         self.file.write(self._entry(name, MeasuredCase(Record("", {}, status, reason), {}), ""))
 
     def _entry(self, name: str, measured: MeasuredCase, variant: str) -> Entry:
@@ -70,7 +70,7 @@ class SuiteSink(RowSink):
 
 
 def definition(name: str, case: BenchmarkCase | None, options: ToolOptions) -> Entry:
-    """The benchmark's description by the original's keys; unknown values are null."""
+    """Return the benchmark's description by the original's keys; unknown values are null."""
     given = case.model.model_parameters if case else {}
     about = {"benchmark_name": name, "framework": str(case.model.model_impl.framework_type) if case else None}
     sizes = {"data_type": given.get("data_type"), "batch_size": given.get("batch_size")}
@@ -79,7 +79,7 @@ def definition(name: str, case: BenchmarkCase | None, options: ToolOptions) -> E
 
 
 def level(measured: MeasuredCase, options: ToolOptions, variant: str) -> Entry:
-    """The metrics of the original, in milliseconds; of one value there is no deviation, and of no warm-up nothing but the compile time."""
+    """Return the original's metrics, in milliseconds; without requested warm-up, the first call only gives the compile time."""
     first = [value * MILLI for value in measured.seconds("forward.warmup.time")]
     times = [value * MILLI for value in measured.seconds("forward.measure.time")]
     warm = first if options.warmup else []
@@ -98,7 +98,7 @@ def level(measured: MeasuredCase, options: ToolOptions, variant: str) -> Entry:
 
 
 def summary(values: Sequence[float], name: str) -> Entry:
-    """Lowest, highest, mean, median and deviation, by the original's keys."""
+    """Return minimum, maximum, mean, median and deviation by the original's keys; those that need more values are None."""
     ways: dict[str, Callable[[Sequence[float]], float]] = {
         "min": min, "max": max, "mean": statistics.fmean, "median": statistics.median, "stddev": statistics.stdev,
     }  # fmt: skip

@@ -13,15 +13,15 @@ from steelyard.engine.packages import UserFolder
 
 MODELS, BENCHMARKS = "ALL_MODELS", "ALL_BENCHMARKS"
 KINDS: Mapping[str, type[Any]] = {MODELS: Model, BENCHMARKS: BenchmarkCase}
-"""The lists of a file, and what is in each."""
+"""The lists that a file may have, and the type of their items."""
 
 
 def folder(path: Path) -> UserFolder:
-    """A folder of definitions; forks of the original have them inside of its own package."""
+    """Return a folder of definitions; forks of the original have them in the package openxla.benchmark."""
     return UserFolder(path, "*definitions.py", ("openxla", "benchmark"))
 
 
 def perform(words: Mapping[str, Any], loaded: Any, send: Callable[[Mapping[str, Any]], None], gate: Callable[[], None]) -> None:
-    """Return all definitions below a folder by their lists, with the mistakes found."""
+    """Send all definitions below a folder by their lists, with the mistakes found."""
     names.serve()
     packages.answer(folder(Path(words["folder"])), KINDS, words, send)

@@ -1,4 +1,4 @@
-"""Many models from one template: names, tags, addresses and parameters with a place for each size, by one axis or by several."""
+"""Many models from one template: names, tags, addresses and parameters have placeholders for sizes, along one axis or several."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MODELS_MODULE_PATH = "openxla.benchmark.models"
 
 @dataclass(frozen=True)
 class ModelTemplate:
-    """A Model whose name and address are templates, and whose tags and parameters may hold some."""
+    """A Model whose name and address are templates, and whose tags and parameters may contain templates."""
 
     name: Template
     tags: list[str | Template]
@@ -42,12 +42,12 @@ SEQ_LEN_NAME, SEQ_LEN_TAG, SEQ_LEN_PARAM = SEQ_LEN.name, SEQ_LEN.tagged, SEQ_LEN
 
 
 def axes_name(name: str, axes: Iterable[str]) -> Template:
-    """A model's name with the sizes of several axes behind it."""
+    """Return a template of a model's name, followed by the size on each axis."""
     return Template(name + "".join(f"{AXES[key].suffix}${{{key}}}" for key in axes))
 
 
 def build_models(template: ModelTemplate, axes: Mapping[str, Sequence[Any]]) -> dict[tuple[Any, ...], Model]:
-    """A model for each point of several axes, by its values in their order; `${name}` is the model's name in all but the name."""
+    """Return a model for each point of several axes, by its values; except in the name, `${name}` stands for the model's name."""
     return {tuple(sizes.values()): _filled(template, sizes) for sizes in points(axes)}
 
 
@@ -61,27 +61,27 @@ def build_cases(
     models: Mapping[Any, Model], verify_parameters: dict[str, Any] | None = None, input_data: ModelTestData = INPUT_DATA_MODEL_DEFAULT,
     keys: Iterable[Any] | None = None,
 ) -> dict[Any, BenchmarkCase]:  # fmt: skip
-    """A case for each of these models, or for those with the given keys, all with one input and one tolerance."""
+    """Return a case for each of these models, or for those with the given keys, all with the same input and tolerances."""
     return {key: BenchmarkCase.build(models[key], input_data, verify_parameters) for key in (models if keys is None else keys)}
 
 
 def _alone(models: Mapping[tuple[Any, ...], Model]) -> dict[Any, Model]:
-    """By the value of the one axis that there is."""
+    """Return models of a single axis by its value."""
     return {key: model for (key,), model in models.items()}
 
 
 def build_batch_models(template: ModelTemplate, batch_sizes: Sequence[int]) -> dict[int, Model]:
-    """A model by batch size."""
+    """Return models by batch size."""
     return _alone(build_models(template, {BATCH.key: batch_sizes}))
 
 
 def build_gen_models(template: ModelTemplate, gen_sizes: Sequence[int]) -> dict[int, Model]:
-    """A model by the number of tokens that it writes."""
+    """Return models by the number of tokens that they generate."""
     return _alone(build_models(template, {GEN.key: gen_sizes}))
 
 
 def build_input_sequence_models(template: ModelTemplate, input_sequence_lengths: Sequence[int]) -> dict[int, Model]:
-    """A model by the length of its input."""
+    """Return models by the length of their input."""
     return _alone(build_models(template, {SEQ_LEN.key: input_sequence_lengths}))
 
 
@@ -90,17 +90,17 @@ Cases = dict[int, BenchmarkCase]
 
 
 def build_batch_benchmark_cases(batch_models: Mapping[int, Model], batch_sizes: Sequence[int], verify_parameters: Verify = None) -> Cases:
-    """A case by batch size."""
+    """Return cases by batch size."""
     return build_cases(batch_models, verify_parameters, keys=batch_sizes)
 
 
 def build_gen_benchmark_cases(model_dict: Mapping[int, Model], gen_sizes: Sequence[int], verify_parameters: Verify = None) -> Cases:
-    """A case by the number of tokens."""
+    """Return cases by the number of generated tokens."""
     return build_cases(model_dict, verify_parameters, keys=gen_sizes)
 
 
 def build_input_sequence_benchmark_cases(
     model_dict: Mapping[int, Model], input_sequence_lengths: Sequence[int], verify_parameters: Verify = None
 ) -> Cases:
-    """A case by the length of the input."""
+    """Return cases by the length of the input."""
     return build_cases(model_dict, verify_parameters, keys=input_sequence_lengths)

@@ -31,7 +31,7 @@ NO_SHAPE = LayerShape("", 0, 0, 0)
 
 
 def recognise(path: Path) -> bool:
-    """By its keys; a file that is not YAML is left to a reader that can say why."""
+    """Whether a file has the keys of a TorchAO config; a file that is not YAML is left to a reader that reports the mistake."""
     try:
         text = read_text(path) if path.suffix.lower() in (".yml", ".yaml") else ""
         return (reading.MODELS in text or "_recipe_names" in text) and reading.recognise(parse(text, str(path), "yaml", aliases=True))
@@ -40,7 +40,7 @@ def recognise(path: Path) -> bool:
 
 
 def read(path: Path, files: tuple[str, ...] = (), place: Place | None = None, device: str = "") -> Experiment:
-    """The experiment of a config, read strictly; a device of the command line is for all rows."""
+    """Read a config strictly and return its experiment; a `device` from the command line is for all rows."""
     found, _ = reading.read_rows(path, device=device)
     rows = checked(found, catalogue(files, place))
     mistakes = [UsageError(text, where=str(path)) for text in dict.fromkeys(text for row in rows for text in row.trouble.splitlines())]
@@ -52,15 +52,15 @@ def read(path: Path, files: tuple[str, ...] = (), place: Place | None = None, de
 
 
 def catalogue(files: tuple[str, ...], place: Place | None = None) -> Catalogue:
-    """All names there are, with those of the user's files."""
+    """Return all known names, including those in the user's files."""
     found = registry.catalogue()
     return found.extend(describe(place or here(None, Place(), files), files, ()), ", ".join(files)) if files else found
 
 
 def checked(rows: Iterable[LayerRow], known: Catalogue) -> list[LayerRow]:
-    """The rows with what their workloads take of them, and a key each; a row with an unknown name has that as its mistake.
+    """Return the rows with their workloads' axes and a key each; an unknown name is in the `trouble` of its row.
 
-    Shapes that a workload does not take are one row. Each name is looked up once.
+    Rows that differ only in sizes that the workload does not take are merged. Each name is looked up once.
     """
     seen: dict[tuple[str, ...], str] = {}
     found: dict[tuple[Any, ...], LayerRow] = {}
@@ -76,7 +76,7 @@ def checked(rows: Iterable[LayerRow], known: Catalogue) -> list[LayerRow]:
 
 
 def _built(row: LayerRow, known: Catalogue) -> LayerRow:
-    """A row on the backend and with the axes of its workload."""
+    """Return a row with the backend and the axes of its workload."""
     info = known.workloads.get(row.workload)
     if not info or "axes" not in info:
         return row
@@ -89,7 +89,7 @@ def _built(row: LayerRow, known: Catalogue) -> LayerRow:
 
 
 def _trouble(row: LayerRow, known: Catalogue) -> str:
-    """What is wrong with the names in a row, with the key that each stands under."""
+    """Return what is wrong with the names in a row, each with its key in the config; empty if all are known."""
     found: list[str] = []
     try:
         activation = row.params.get("activation") if row.workload == f"{layers.HOME}{layers.NORMED}" else None

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 BASELINE = "baseline"
 SPARSE = {"block": "block-sparse", "semi": "semi-sparse", "2:4": "semi-sparse"}
-"""Our variants by what the name of a sparsity recipe holds; the first that fits counts."""
+"""Our variants by a part of a sparsity recipe's name; the first match counts."""
 TAKES_SEMI = ("marlin", "int8dq", "float8dq")
 COMPILE_MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 DTYPES = {"bf16": "torch.bfloat16", "fp32": "torch.float32", "fp16": "torch.float16", "fp64": "torch.float64"}
@@ -26,14 +26,14 @@ TRAINING, MODES = "training", ("eval", "train")
 
 
 def sparse_variant(recipe: str) -> str:
-    """Our variant for a sparsity recipe; empty where it is none."""
+    """Return our variant for a sparsity recipe; empty if the name is not one."""
     return next((ours for part, ours in SPARSE.items() if part in recipe), "")
 
 
 def pairings(quantizations: Sequence[str], sparsities: Iterable[str]) -> list[tuple[str, str | None]]:
-    """Every recipe by itself, then those that each sparsity goes with, in the order of the file and none twice.
+    """Return every recipe alone, then each sparsity with the recipes that it can be combined with, in the order of the file, none twice.
 
-    Block sparsity goes with the baseline alone, and semi-structured with the baseline and with what has kernels for it.
+    Block sparsity is combined with the baseline only; semi-structured sparsity also with recipes that have kernels for it.
     """
     found: dict[tuple[str, str | None], None] = dict.fromkeys((name, None) for name in quantizations)
     for sparsity in sparsities:
@@ -47,10 +47,10 @@ def pairings(quantizations: Sequence[str], sparsities: Iterable[str]) -> list[tu
 
 @dataclass(frozen=True)
 class LayerRow:
-    """One config of the original; `use_compile` is None where both are timed, and `mode` is how torch.compile is called.
+    """One config of the original; `use_compile` is None if the row is timed both ways, and `mode` is the mode of torch.compile.
 
-    `axes` are those of its workload with their usual values, once that is known; `place` is where it stands in the file. `note` is what the
-    file requests without effect, and `trouble` is why it cannot be measured, where that is known before.
+    `axes` are the axes of the workload with their defaults, once known; `place` is the row's key path in the file. `note` says what the
+    file sets without effect, and `trouble` why the row cannot be measured, if that is known beforehand.
     """
 
     name: str
@@ -75,37 +75,37 @@ class LayerRow:
 
     @property
     def is_baseline(self) -> bool:
-        """Whether nothing is done to the layer."""
+        """Whether the layer is neither quantized nor made sparse."""
         return self.quantization.startswith(BASELINE) and self.sparsity is None
 
     @property
     def recipe(self) -> str:
-        """The recipes as a chain of variants; `eager` where there are none."""
+        """The recipes as a chain of variants; `eager` if there are none."""
         steps = [] if self.quantization.startswith(BASELINE) else [self.quantization]
         return "+".join([*steps, *([sparse_variant(self.sparsity)] if self.sparsity else [])]) or IDENTITY
 
     @property
     def workload(self) -> str:
-        """The workload: a name with a slash is any workload's own, one without is below `torchao/`."""
+        """The workload: a model_type with a slash is a workload's full name, one without is below `torchao/`."""
         name = NORMED if self.model_type.startswith(NORMED) else self.model_type
         return name if "/" in name else f"{HOME}{name}"
 
     @property
     def asked(self) -> dict[str, str | int]:
-        """What the file says of the workload, by axis."""
+        """The workload's parameters in the file, by axis."""
         words: dict[str, str | int] = {"m": self.shape.m, "k": self.shape.k, "n": self.shape.n, "dtype": self.dtype}
         activation = self.model_type.removeprefix(NORMED).lstrip("_") if self.workload == f"{HOME}{NORMED}" else ""
         return words | ({"activation": activation} if activation else {})
 
     @property
     def params(self) -> dict[str, Any]:
-        """The same for the axes that the workload has, and its own values for the others."""
+        """The parameters of the case: the file's values for axes that the workload has, and defaults for its other axes."""
         own = self.asked if self.axes is None else dict(self.axes)
         return own | {axis: value for axis, value in self.asked.items() if axis in own}
 
     @property
     def sizes(self) -> dict[str, int]:
-        """Those of m, k and n that the workload is built from."""
+        """The sizes among m, k and n that the workload takes."""
         shape, params = self.shape, self.params
         return {axis: size for axis, size in (("m", shape.m), ("k", shape.k), ("n", shape.n)) if axis in params}
 
@@ -124,7 +124,7 @@ class LayerRow:
 
     @property
     def pairs(self) -> dict[Question, tuple[Case, Case]]:
-        """The pairs: head and base by what each pair compares."""
+        """The pairs, each as head and base, by what the pair compares."""
         both: tuple[Form, Form] = ("quantized_compiled", "quantized_eager")
         asked: dict[Question, tuple[Form, Form]] = {
             "eager": ("quantized_eager", "baseline_eager"), "compile": ("quantized_compiled", "baseline_compiled"),
@@ -135,17 +135,17 @@ class LayerRow:
 
     @property
     def subject(self) -> Case:
-        """The case that profiles are made of: the recipe, compiled where the row is."""
+        """The case to profile: the recipe, compiled if the row is."""
         return list(self.cases.values())[-1]
 
     @property
     def result_row(self) -> ResultRow:
-        """The same for the engine."""
+        """The cases and pairs of the row, for the engine."""
         return ResultRow(self.key, tuple(self.cases.values()), tuple(self.pairs.values()))
 
     @property
     def file_stem(self) -> str:
-        """The prefix of its profiles' files; a name cannot lead to another folder."""
+        """The beginning of the profiles' file names, without characters that could lead to another folder."""
         sizes = "".join(f"_{size}" for size in self.sizes.values())
         stem = f"{self.name}{sizes}_quant_{self.quantization}_sparsity_{self.sparsity}"
         return re.sub(r"[^\w.:+-]", "_", stem)
@@ -158,7 +158,7 @@ def default_name(row: LayerRow) -> str:
 
 
 def with_keys(rows: Iterable[LayerRow]) -> list[LayerRow]:
-    """Rows with a key each; the original lets several have one name, shapes of one family among them."""
+    """Return the rows with unique keys; in the original, several rows may have one name, such as the shapes of one family."""
     seen: dict[str, int] = {}
     found = []
     for row in rows:
@@ -170,5 +170,5 @@ def with_keys(rows: Iterable[LayerRow]) -> list[LayerRow]:
 
 
 def shape_text(name: str, sizes: Iterable[int]) -> str:
-    """A shape as tables show it."""
+    """Return a shape as tables show it."""
     return f"{name} ({listed})" if (listed := ", ".join(map(str, sizes))) else OWN_SIZES

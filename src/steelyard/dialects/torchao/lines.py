@@ -16,7 +16,7 @@ from steelyard.model.pair import Delta
 from steelyard.model.record import Record
 
 Line = dict[str, Any]
-"""A value for each column of both forms; what is not known is None."""
+"""A value for each column of both forms; unknown values are None."""
 ACCURACY = ("sqnr", "sqnr_outliers", "cosine", "max_error", "mean_error")
 MAIN = ("speedup_low", "speedup_high", "verdict")
 OURS = (
@@ -35,17 +35,17 @@ CELLS = {
         "Eager vs Compile Speedup": SPEEDUPS["eager_vs_compile"],
     },
 }  # fmt: skip
-"""The columns of the console table that a row is measured for."""
+"""The console table's columns of measured values."""
 WRITTEN = {
     "seed": (*COLUMNS["seed"], *(name for name in OURS if name not in COLUMNS["seed"])),
     "last": (*COLUMNS["last"], *(name for name in OURS if name not in (*COLUMNS["last"], *MAIN))),
 }
-"""The original's columns, and ours behind them."""
+"""The original's columns, followed by ours."""
 DIGITS, TIME_DIGITS = 4, 9
 
 
 def config_line(row: LayerRow) -> Line:
-    """The columns known before a row is measured."""
+    """Return the columns that are known before a row is measured."""
     told = dict.fromkeys((*COLUMNS["seed"], *OURS)) | row.sizes
     return told | {
         "name": row.name, "quantization": row.quantization, "sparsity": row.sparsity, "use_torch_compile": bool(row.use_compile),
@@ -57,12 +57,12 @@ def config_line(row: LayerRow) -> Line:
 
 
 def untried(row: LayerRow) -> Line:
-    """The line of a row that cannot be measured, because a name in it is wrong."""
+    """Return the line of a row that cannot be measured, such as one with a wrong name."""
     return config_line(row) | {"status": "failed", "reason": row.trouble}
 
 
 def measured(row: LayerRow, records: Mapping[Form, Record], deltas: Mapping[Question, Delta | str], run: str) -> Line:
-    """The line of a row; a comparison that was not made has its reason instead of a speedup."""
+    """Return the line of a measured row; a comparison that was not made has its reason instead of a speedup."""
     line = config_line(row)
     base, recipe, main = torchao.FORMS[bool(row.use_compile)]
     for form, record in records.items():
@@ -80,7 +80,7 @@ def measured(row: LayerRow, records: Mapping[Form, Record], deltas: Mapping[Ques
 
 
 def _standing(records: Mapping[Form, Record], deltas: Mapping[Question, Delta | str]) -> Line:
-    """The first failure, with the part of the row in which it occurred."""
+    """Return the status, and the reason of the first failure with the part of the row in which it occurred."""
     for form, record in records.items():
         if record.status != "ok":
             return {"status": record.status, "reason": f"{form.replace('_', ' ')}: {record.reason}"}
@@ -89,7 +89,7 @@ def _standing(records: Mapping[Form, Record], deltas: Mapping[Question, Delta | 
 
 
 def _figures(records: Mapping[Form, Record]) -> Line:
-    """Accuracy and size of the last form that was measured, and how calm the machine was."""
+    """Return accuracy, sizes, threads and noise grade of the last form that was measured."""
     last = ([record for record in records.values() if record.metrics] or [*records.values()])[-1]
     found: Line = {name: last.metrics[name].value for name in (*ACCURACY, "model_bytes") if name in last.metrics}
     told = {"baseline_model_bytes": "bytes_before", "threads": "threads", "noise": "noise"}
@@ -97,7 +97,7 @@ def _figures(records: Mapping[Form, Record]) -> Line:
 
 
 def csv_text(lines: Sequence[Line], form: str, *, header: bool = True) -> str:
-    """Rows as the original's writer has them: None is empty; what a spreadsheet would run gets a quote before it."""
+    """Return rows as CSV in the original's format: None is empty, and text that a spreadsheet would run gets a leading quote."""
     file = io.StringIO()
     writer = csv.writer(file)
     if header:
@@ -108,12 +108,12 @@ def csv_text(lines: Sequence[Line], form: str, *, header: bool = True) -> str:
 
 
 def _one_line(value: Any) -> Any:
-    """Reasons and names stay on one line, so that a row is a line for other tools too."""
+    """Return text without line breaks, so that a row is one line for other tools too."""
     return re.sub(r"[\x00-\x1f\x7f]+", " ", value) if isinstance(value, str) else value
 
 
 def table(lines: Sequence[Line], form: str) -> str:
-    """The original's grid; a row that has no speedup says why in a word."""
+    """Return the original's grid; a row without a speedup shows its status instead."""
     from tabulate import tabulate  # type: ignore[import-untyped]
 
     rows = [
@@ -145,7 +145,7 @@ def ci_text(lines: Sequence[Line], form: str, arches: Mapping[str, str]) -> str:
 
 
 def _records(line: Line, form: str, arch: str) -> list[dict[str, Any]]:
-    """One record for a row, or the last version's four, which are about its compiled form."""
+    """Return the one record of a row, or the last version's four, which are about the compiled form."""
     if form == "seed":
         return [_record(line, arch, "", SPEEDUP_OF_GUIDE, line["speedup"], "x", SPREAD["speedup"])]
     peaks = line["memory_stats"] or {}
@@ -159,7 +159,7 @@ def _records(line: Line, form: str, arch: str) -> list[dict[str, Any]]:
 
 
 def _record(line: Line, arch: str, prefix: str, name: str, value: Any, unit: str, bounds: Sequence[str] = ()) -> dict[str, Any]:
-    """One record; the original's keys come first, ours are text in `extra_info`, as the database has it."""
+    """Return one record: the original's keys, and ours as text in `extra_info`, since the database takes only text there."""
     compiled = bool(prefix) or line["use_torch_compile"]
     how = {"device": line["device"], "arch": arch} | ({"torch_compile_mode": line["torch_compile_mode"]} if prefix else {})
     ours = {

@@ -1,6 +1,6 @@
 """TorchAO's result files for compare, gate, show and report: its CSV of both versions, and its records for CI of both.
 
-All four are read as rows of the last version's CSV, which has a column for everything that the others have.
+All four are read as rows of the last version's CSV, which has a column for everything in the other three.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ PEAK_TEXT = re.compile(rf"'{re.escape(PEAK)}': ([0-9.e+]{{1,30}})")
 
 
 def lines(content: bytes, name: str) -> list[Row] | None:
-    """The rows of a CSV file of its by column; None where it is none."""
+    """Return the rows of a TorchAO CSV file by column, or None if the file is not one."""
     head = content.partition(b"\n")[0][:LONGEST_HEAD].decode("utf-8", "replace")
     if not form_of(head.strip().split(",")):
         return None
@@ -38,14 +38,14 @@ def lines(content: bytes, name: str) -> list[Row] | None:
 
 
 def fits(data: Any) -> bool:
-    """What `lines` gave, or records as its CI runner writes them; once a job and its machine are in them, they are the database's."""
+    """Whether data is what `lines` returned, or records of the CI runner; records that name a job and its machine are the database's."""
     bare = [row for row in rows(data)[:1] if row.get("runners") == [] and row.get("dependencies") == {} and "timestamp" not in row]
     records = [row for row in bare if table(row.get("benchmark")).get("name") == torchao.API and "metric" in row]
     return bool(records) or any(map(form_of, rows(data)[:1]))
 
 
 def read(data: Any, path: Path) -> ForeignSource:
-    """A result for the baseline and for the recipe of each row, without and with torch.compile, named by a case like ours."""
+    """Return results for the baseline and the recipe of each row, without and with torch.compile, named by case ids."""
     listed = [torchao.like_last(row) for row in rows(data) if form_of(row)] or _from_records(rows(data))
     by_name: dict[str, list[ForeignResult]] = {}
     for result in (result for row in listed for result in _of_row(row)):
@@ -55,7 +55,7 @@ def read(data: Any, path: Path) -> ForeignSource:
 
 
 def _from_records(listed: Sequence[Mapping[str, Any]]) -> list[Row]:
-    """Records that are of one config as one row; the last version's are about its compiled form."""
+    """Return rows, one for all records of a config; the last version's records are about the compiled form."""
     found: dict[tuple[str, ...], Row] = {}
     for record in listed:
         benchmark, metric = table(record.get("benchmark")), table(record.get("metric"))
@@ -84,7 +84,7 @@ def _from_records(listed: Sequence[Mapping[str, Any]]) -> list[Row]:
 
 
 def _of_row(row: Row) -> Iterator[ForeignResult]:
-    """A row's value for each form, or the reason why there is none."""
+    """Yield a result for each form that was measured, or one with the reason if none was."""
     sparsity, recipe = word(row.get("sparsity")), word(row.get("quantization"))
     steps = ([] if recipe in ("", BASELINE) else [recipe]) + ([sparse_variant(sparsity) or sparsity] if sparsity else [])
     told = False
@@ -101,7 +101,7 @@ def _of_row(row: Row) -> Iterator[ForeignResult]:
 
 
 def _result(row: Row, steps: Sequence[str], compiled: bool, figures: Mapping[str, Figure]) -> ForeignResult:
-    """A form that has its figures is fine, whatever became of the others, unless its answer is wrong."""
+    """Return the result of one form, which is ok if it has figures and no wrong answer, even if another form failed."""
     status: Status = status_of(row["status"]) if word(row.get("status")) else "ok"
     reason = text(row.get("reason") or "", 500)
     if figures and status != "wrong":
@@ -112,7 +112,7 @@ def _result(row: Row, steps: Sequence[str], compiled: bool, figures: Mapping[str
 
 
 def _figures(row: Row, time: Any, question: Question) -> dict[str, Figure]:
-    """Bounds of speedups are those of a 99 % interval, and so are rather too wide than too narrow."""
+    """Return the figures of one form; the bounds of speedups are of 99 % intervals, so they are wide rather than narrow."""
     found = {"time": figure} if (figure := time_of([time], MILLI)) else {}
     asked: dict[str, Question] = {"speedup": question} | ({"compile_speedup": "eager_vs_compile"} if question == "compile" else {})
     for name, about in asked.items():
@@ -134,7 +134,7 @@ def _figures(row: Row, time: Any, question: Question) -> dict[str, Figure]:
 def _held(
     row: Row, steps: Sequence[str], compiled: bool, figures: Mapping[str, Figure], status: Status = "ok", reason: str = ""
 ) -> ForeignResult:
-    """A result named by a case like ours; what no case can hold is named by itself."""
+    """Return a result named by its case id; without a valid case, it is named by model, parameters and variant."""
     mode, dtype, model = (word(row.get(key)) for key in ("torch_compile_mode", "high_precision_dtype", "model_type"))
     variant = "+".join([*steps, *([f"compile[mode={mode}]" if mode not in ("", "default") else "compile"] if compiled else [])])
     params: dict[str, Any] = {key: int(size) for key in ("m", "k", "n") if (size := number(row.get(key))) is not None}
@@ -149,7 +149,7 @@ def _held(
 
 
 def _merged(results: Sequence[ForeignResult]) -> ForeignResult:
-    """One of several results of a case: a baseline stands in every row that is held against it. All its times count, each once."""
+    """Merge the results of a case into one: a baseline is in every row that is compared with it. All its distinct times count."""
     fine = [result for result in results if result.status == "ok"]
     if len(fine) < 2:
         return fine[0] if fine else results[-1]

@@ -32,7 +32,7 @@ SIGNS = {"ok": "✓", "unsupported": "–", "not_applied": "–", "not_applicabl
 
 
 def run(device: str, settings: Settings, files: Sequence[str] = (), command: Sequence[str] = (), model_type: str = "linear") -> int:
-    """Run it, print what works, and return whether anything is broken; missing hardware or packages do not count."""
+    """Run the self-test, print what works, and return the exit code; missing hardware or packages are not failures."""
     quick = Settings(budget=min(settings.budget, BUDGETS["quick"]), timeout=settings.timeout, settle=0.0)
     statuses: list[str] = []
     with tempfile.TemporaryDirectory(prefix="steelyard-") as name:

@@ -16,10 +16,10 @@ Rows = list[dict[str, Any]]
 
 @dataclass(frozen=True)
 class Chart:
-    """One way of drawing: what it shows, one sentence on how to read it, the spec, the columns its rows have, and how a document
-    gives them.
+    """A kind of chart: its title, one sentence on how to read it, its spec, the columns of its rows, and the function that makes the rows
+    from a document.
 
-    With `build` the rows of all cases are made once, when the document is, and kept in it; the page and a picture filter those.
+    With `build` the rows of all cases are made once, together with the document, which keeps them; the page and a picture filter them.
     """
 
     name: str
@@ -37,7 +37,7 @@ def columns_of(names: tuple[str, ...], rows: Rows) -> dict[str, list[Any]]:
 
 
 def kept_rows(name: str, document: dict[str, Any], case: str | None = None) -> Rows:
-    """The rows that a document keeps for a chart, of one case: the one that is named, or the first."""
+    """The rows that a document keeps for one case of a chart: the given case, or the first."""
     table = document.get("rows", {}).get(name) or {}
     chosen = case if case is not None else next(iter(table.get("case", ())), None)
     return [dict(zip(table, values, strict=True)) for values in zip(*table.values(), strict=True) if values[0] == chosen]

@@ -1,7 +1,7 @@
-"""Answers of backends to a program without recorded answers, kept so that they can be compared.
+"""Saves the answers of backends to a program without recorded answers, so that they can be compared.
 
-Each backend has a process of its own, often in another environment, so answers are compared through files: one per program and inputs,
-seed and backend, in the user's cache.
+Each backend has its own process, often in another environment, so answers are compared through files in the user's cache: one for each
+program with its inputs, seed and backend.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from steelyard.artifacts import arrays
 
 Arrays = list[np.ndarray[Any, Any]]
 TRUSTED = ("interpreter", "xla", "iree", "litert", "onnxruntime")
-"""Whose answer counts where several have one: the reference interpreter's first."""
+"""Backends whose answers can be compared with, the most trusted first."""
 
 
 def folder() -> Path:
-    """Where answers are kept."""
+    """Return the folder of saved answers."""
     if chosen := os.environ.get("STEELYARD_CACHE"):
         return Path(chosen) / "answers"
     caches = os.environ.get("XDG_CACHE_HOME")
@@ -32,24 +32,24 @@ def folder() -> Path:
 
 
 def keep(key: str, backend: str, answer: Sequence[tuple[str, np.ndarray[Any, Any]]]) -> None:
-    """Write an answer, as formats and arrays, whole or not at all; without it, other backends are not compared with it."""
+    """Save an answer as formats and arrays, atomically. If it cannot be saved, other backends are not compared with it."""
     place = folder() / key
     stored: dict[str, Any] = {f"{number:04d}-{dtype}": arrays.bits(dtype, data) for number, (dtype, data) in enumerate(answer)}
     with contextlib.suppress(OSError):
         place.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=place, suffix=".part", delete=False) as file:
-            np.savez(file, **stored)  # bits of plain formats alone, and reading refuses all else
+            np.savez(file, **stored)  # only bits in plain formats, as reading refuses everything else
         Path(file.name).replace(place / f"{backend}.npz")
 
 
 def others(key: str, backend: str) -> Mapping[str, Path]:
-    """The answers that other backends have given, the most trusted first."""
+    """Return the saved answers of other backends, the most trusted first."""
     found = {name: folder() / key / f"{name}.npz" for name in TRUSTED if name != backend}
     return {name: path for name, path in found.items() if path.is_file()}
 
 
 def is_whole(path: Path) -> bool:
-    """Whether an answer can be read where its formats are known; the conductor may lack what knows them."""
+    """Whether a saved answer is undamaged. It is not parsed, because the conductor may lack a package for its formats."""
     try:
         with zipfile.ZipFile(path) as held:
             return held.testzip() is None
@@ -58,7 +58,7 @@ def is_whole(path: Path) -> bool:
 
 
 def read(path: Path) -> Arrays | None:
-    """A saved answer; None if the file is damaged."""
+    """Return a saved answer; None if the file is damaged."""
     try:
         with np.load(path, allow_pickle=False) as held:
             return [arrays.viewed(held[name], name.partition("-")[2]) for name in sorted(held.files)]

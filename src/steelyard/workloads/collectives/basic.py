@@ -24,20 +24,20 @@ TAGS = ["collective", "bandwidth"]
 
 @metric("bus_bandwidth", unit="B/s")
 def bus_bandwidth(seconds: float, task: Task) -> float | None:
-    """The load of each link, whatever the number of ranks: comparable with the hardware's figure."""
+    """Bytes per second on each link, for any number of ranks: comparable with the hardware's figure."""
     moved = task.effective.get("bus_bytes")
     return moved / seconds if moved else None
 
 
 @metric("algorithm_bandwidth", unit="B/s")
 def algorithm_bandwidth(seconds: float, task: Task) -> float | None:
-    """The whole message over the time, as a caller sees it."""
+    """The size of the whole message divided by the time, as a caller sees it."""
     message = task.effective.get("message_bytes")
     return message / seconds if message else None
 
 
 def seated(bytes: int, dtype: str, be: Backend) -> tuple[Seat, int]:
-    """This rank's seat and the elements in a rank's share of the message, rounded down to whole ones."""
+    """Return this rank's seat, and the number of whole elements in a rank's share of the message."""
     name = canonical(dtype)
     if name.startswith(("fp8", "bool", "complex")):
         raise Unsupported(f"collectives are not measured in {name}", do="use another dtype, such as int8 or bf16")
@@ -51,7 +51,7 @@ def seated(bytes: int, dtype: str, be: Backend) -> tuple[Seat, int]:
 def collective(
     fn: Callable[..., Any], args: tuple[Any, ...], reference: Callable[[], Any], message: int, factor: float, *, in_place: bool = False
 ) -> Task:
-    """A task with the bytes it moves; `factor` is the share of the message that a link carries."""
+    """Return a task with the bytes it moves; `factor` is the share of the message that a link carries."""
     moved = {"message_bytes": message, "bus_bytes": round(message * factor)}
     return Task(fn, args, reference=reference, effective=moved, in_place=in_place)
 
@@ -76,7 +76,7 @@ def all_reduce(bytes: int, dtype: str, be: Backend) -> Task:
 
 
 def filled(call: Callable[[Any, Any], Any], out: Any, data: Any, expected: Callable[[], Any], seat: Seat, dtype: str, be: Backend) -> Task:
-    """A collective that fills one array from another; the larger of the two is the message, of which each rank has its share already."""
+    """Return a collective that fills one array from another; the larger array is the message, and each rank has its share already."""
 
     def fn(out: Any, data: Any) -> Any:
         call(out, data)

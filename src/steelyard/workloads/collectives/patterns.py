@@ -1,6 +1,6 @@
-"""Data whose sums are exact in every format and whose place is recognisable, so that a collective is checked to the last value.
+"""Data for collectives with exact sums in every format and a different value at each place, so that every value can be checked.
 
-A rank's data repeats with a prime period, so that parts which were swapped or shifted do not look alike.
+A rank's data repeats with a prime period, so that swapped or shifted parts differ.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ if TYPE_CHECKING:
 
 PERIOD = 251
 SUMMED, MOVED = 5, 61
-"""Values stay below these: 62 ranks sum to less than 256, which every format but those of 8 bits holds exactly."""
+"""Limits for values that are summed and moved: 62 ranks sum to less than 256, which every format except 8-bit ones holds exactly."""
 
 
 def values(rank: int, count: int, below: int) -> np.ndarray[Any, Any]:
-    """The data of one rank: whole numbers that differ from rank to rank."""
+    """Return the data of one rank: integers that differ from rank to rank."""
     import numpy as np
 
     return np.resize((np.arange(PERIOD) * (rank + 1) + 31 * rank) % below, count).astype(np.uint8)
 
 
 def sums(ranks: int, count: int) -> np.ndarray[Any, Any]:
-    """The sum of all ranks' data."""
+    """Return the sum of all ranks' data."""
     import numpy as np
 
     total = np.zeros(count, np.int32)
@@ -33,7 +33,7 @@ def sums(ranks: int, count: int) -> np.ndarray[Any, Any]:
 
 
 def parts(ranks: int, count: int, start: int, stop: int) -> np.ndarray[Any, Any]:
-    """The same part of what each rank sends, one after the other."""
+    """Return the same part of every rank's data, one after the other."""
     import numpy as np
 
     return np.concatenate([values(rank, count, MOVED)[start:stop] for rank in range(ranks)])

@@ -1,1 +1,1 @@
-"""Text generation: prompts in, tokens out, one request a call, with the time of every token."""
+"""Text generation: prompts in, tokens out, one request per call, with the time of every token."""

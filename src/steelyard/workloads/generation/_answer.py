@@ -1,4 +1,4 @@
-"""The answer to one request: its tokens, with the times at which they came."""
+"""The answer to one request: its tokens and their times."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from steelyard.model.task import Reading
 
 
 class GeneratedTokens(dict[str, Any]):
-    """The new tokens of every row under `tokens`, and when they came."""
+    """The new tokens of every row under `tokens`, and their times in `stamps`."""
 
     def __init__(self, tokens: Any, stamps: Stamps) -> None:
         super().__init__(tokens=tokens)
@@ -25,7 +25,7 @@ def check_sizes(batch: int, prompt: int, new: int) -> None:
 
 
 def reading_of(new: int) -> Any:
-    """Reads the times off an answer that should have so many new tokens."""
+    """Return a function that reads the times from an answer with `new` new tokens."""
 
     def read(answer: GeneratedTokens) -> Reading:
         return answer.stamps.reading(new)

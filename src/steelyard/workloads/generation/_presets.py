@@ -41,11 +41,11 @@ SAME = {
     "Qwen/Qwen2.5-0.5B-Instruct": "Qwen/Qwen2.5-0.5B", "HuggingFaceTB/SmolLM2-135M-Instruct": "HuggingFaceTB/SmolLM2-135M",
     "meta-llama/Llama-2-7b-chat-hf": "meta-llama/Llama-2-7b-hf", "openai-community/gpt2": "gpt2",
 }  # fmt: skip
-"""Ids of models of equal sizes."""
+"""Ids of models that have the sizes of another model."""
 
 
 def preset(id: str) -> tuple[str, dict[str, Any]] | None:
-    """The architecture and sizes of a model, whatever the case of its id; None where it is not known here."""
+    """Return the architecture and sizes of a model by its id in any case; None if the id is not listed."""
     names = {name.lower(): name for name in (*PRESETS, *SAME)}
     name = names.get(id.lower(), "")
     return PRESETS.get(SAME.get(name, name))

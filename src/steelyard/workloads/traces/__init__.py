@@ -1,1 +1,1 @@
-"""Recorded execution traces as workloads: what was called is called again, in order, on tensors of the recorded shapes."""
+"""Recorded execution traces as workloads: the recorded calls are made again, in order, on tensors of the recorded shapes."""

@@ -1,4 +1,4 @@
-"""Collectives between the operators of a replay: operators of c10d on the replay's own tensors, in the group they were recorded in."""
+"""Collectives between the operators of a replay: c10d operators on the replay's own tensors, in the groups they were recorded in."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from steelyard.workloads.traces._operators import FoundOperator
 
 @dataclass
 class Between:
-    """The collectives of a rank's replay; they are made once it is `live`, and until then leave tensors as they are.
+    """The collectives of a rank's replay. They are made only if `live` is set; before that they leave tensors unchanged.
 
-    A trial may be made more often on one rank than on another, so nothing is sent to other ranks before all trials are done.
+    Ranks may need different numbers of trials, so nothing is sent to other ranks before all trials are done.
     """
 
     live: bool = False
     sent: list[Any] = field(default_factory=list)
-    """Messages on their way: a rank that sends first and then receives must not wait for the end of sending."""
+    """Messages in flight: a rank that sends before it receives must not wait until its message is sent."""
 
     def operators(self, nodes: Mapping[int, TraceNode], own: RankComms, meeting: Meeting) -> dict[int, FoundOperator]:
-        """What is called for each node that is a collective or a message."""
+        """Return the operator to call for each node that is a collective or a message."""
         joined, found = meeting.join(), {}
         for call in own.calls:
             node = nodes.get(call.node)
@@ -45,7 +45,7 @@ class Between:
         return found
 
     def call(self, speak: Callable[..., Sequence[Any]], message: bool, *args: Any) -> Any:
-        """Make a call and wait for its end; what it filled is its result, as c10d returns it."""
+        """Make a call, wait for it unless it is a message, and return the tensors that it fills, as c10d does."""
         if self.live:
             works = speak(*args)
             if message:
@@ -57,7 +57,7 @@ class Between:
         return args[0], None
 
     def settle(self) -> None:
-        """Wait for messages that are on their way."""
+        """Wait for all messages in flight."""
         for work in self.sent:
             work.wait()
         self.sent.clear()
@@ -112,4 +112,4 @@ CALLS: Mapping[str, Callable[..., Sequence[Any]]] = {
     "barrier": lambda at, *rest: [dist.barrier(group=at.group, async_op=True)],
     "monitored_barrier_": lambda at, *rest: [dist.barrier(group=at.group, async_op=True)],
 }
-"""What is called for each operator of c10d, with its recorded arguments; the reduction is a sum, as traces do not tell which it was."""
+"""The function to call for each c10d operator, with its recorded arguments; reductions are sums, as traces do not record which."""

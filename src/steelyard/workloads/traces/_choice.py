@@ -1,4 +1,4 @@
-"""Which nodes of a trace are replayed: the outermost operators of a step, and inside those whose inner tensors are needed later."""
+"""Chooses the nodes of a trace to replay: the outermost operators of a step, and those inside an operator if later ones need them."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ Key = tuple[int, int, int, int, str, tuple[int, ...], tuple[int, ...] | None]
 
 
 def key_of(ref: TensorRef) -> Key:
-    """The identity of a recorded tensor: ids are used again, and one id may be seen in several shapes."""
+    """Return the identity of a recorded tensor; its id alone is not enough, because ids are reused and one id can have several shapes."""
     return ref.tensor, ref.storage, ref.offset, ref.numel, ref.dtype, ref.shape, ref.strides
 
 
 def chosen(trace: Trace, opens: Callable[[TraceNode], bool]) -> tuple[list[TraceNode], int]:
-    """The nodes to replay in order, and how many operators were opened for them.
+    """Return the nodes to replay in order, and how many operators were opened.
 
-    An operator is opened where a later one reads a tensor that only its inside made, as a backward pass does: what it needs must be
-    computed, not made up. `opens` says whether an operator is nothing but the operators inside of it.
+    An operator is opened if a later one reads a tensor that was made only inside it, as a backward pass does: such a tensor must be
+    computed, not made up. `opens` returns whether an operator consists only of the operators inside it.
     """
     opened: frozenset[int] = frozenset()
     for _ in range(MOST_ROUNDS):
@@ -34,7 +34,7 @@ def chosen(trace: Trace, opens: Callable[[TraceNode], bool]) -> tuple[list[Trace
 
 
 def outermost(trace: Trace, opened: frozenset[int]) -> list[TraceNode]:
-    """The outermost operators in order; one that is opened gives those inside of it in its place. Loaded data is left out."""
+    """Return the outermost operators in order, with the operators inside an opened one instead of it. Data loading is left out."""
     found: list[TraceNode] = []
     waiting = [node for node in trace.roots if not node.on_device]
     while waiting:
@@ -52,17 +52,17 @@ def outermost(trace: Trace, opened: frozenset[int]) -> list[TraceNode]:
 
 
 def speaks(node: TraceNode) -> bool:
-    """Whether a node is a call between ranks: an operator of c10d, or in old traces what its backend wrote of it."""
+    """Whether a node is a call between ranks: a c10d operator or, in old traces, a node of its backend."""
     return node.is_communication or node.schema.startswith(SPACE)
 
 
 def has_message(node: TraceNode) -> bool:
-    """Whether there is something to call: a backend also records that it began, and waits."""
+    """Whether a communication node is a call: backends also record `init` and `wait`."""
     return not node.is_communication or not any(item.value in ("wait", "init") for item in node.inputs if item.kind == "str")
 
 
 def _to_open(trace: Trace, nodes: Sequence[TraceNode], opens: Callable[[TraceNode], bool]) -> frozenset[int]:
-    """The operators whose inner tensors others read."""
+    """Return the operators whose inner tensors are read by other operators."""
     inner: dict[Key, int] = {}
     found = set()
     for node in nodes:

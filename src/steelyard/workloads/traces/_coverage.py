@@ -27,7 +27,7 @@ UNSEEN = "its own kernels were not recorded: what compiled code computes without
 
 @dataclass(frozen=True)
 class NodeCost:
-    """What one recorded operator does at least, and how long it took where that was recorded."""
+    """The minimum work of one recorded operator, and its recorded time if known."""
 
     flops: float = 0.0
     bytes: float = 0.0
@@ -35,7 +35,7 @@ class NodeCost:
 
 
 def cost_of(node: TraceNode, trace: Trace, known: KnownOperators) -> NodeCost:
-    """The cost of an operator from its recorded shapes; what is made of other operators does what they do."""
+    """Return the cost of an operator from its recorded shapes; without a formula, its flops are those of the operators inside it."""
     seconds = node.time.duration if node.time else None
     return NodeCost(_flops(node, trace, known), _bytes(node, known), seconds)
 
@@ -48,7 +48,7 @@ def _flops(node: TraceNode, trace: Trace, known: KnownOperators) -> float:
 
 
 def _counted(node: TraceNode, known: KnownOperators) -> float | None:
-    """By torch's own formula for the operator; None where it has none."""
+    """Return the flops by torch's own formula for the operator; None if it has no formula."""
     if not node.is_operator:
         return None
     try:
@@ -69,7 +69,7 @@ def _counted(node: TraceNode, known: KnownOperators) -> float | None:
 
 
 def _empty(argument: TraceArgument) -> Any:
-    """A value of the recorded form without data."""
+    """Return an argument with tensors of the recorded form that have no data."""
     if isinstance(argument.value, TensorRef):
         ref = argument.value
         return torch.empty(ref.shape, dtype=DTYPES.get(ref.dtype, torch.float32), device="meta") if ref.defined else None
@@ -77,7 +77,7 @@ def _empty(argument: TraceArgument) -> Any:
 
 
 def _bytes(node: TraceNode, known: KnownOperators) -> float:
-    """What it reads once and writes once; a view moves nothing."""
+    """Return the bytes of an operator's inputs and outputs; 0 for a view, which moves nothing."""
     try:
         if known.find(node).views:
             return 0.0
@@ -95,7 +95,7 @@ def _touched(ref: TensorRef) -> int:
 
 
 def unseen_code(trace: Trace, known: KnownOperators) -> int:
-    """How often compiled code was called whose work is not in the trace: on a host it computes in functions that are not recorded."""
+    """Return how many calls of compiled code have no recorded work: on a host it computes in functions that are not recorded."""
     calls = [node for node in trace.nodes if node.name.startswith(COMPILED)]
     around = {above.id for node in calls for above in trace.above(node)}
     return sum(not any(_tells(inner, known) for _, inner in trace.below(node)) for node in calls if node.id not in around)
@@ -104,8 +104,8 @@ def unseen_code(trace: Trace, known: KnownOperators) -> int:
 def _tells(node: TraceNode, known: KnownOperators) -> bool:
     """Whether a node inside compiled code shows that its work was recorded: a Triton kernel, or an operator that computes on a device.
 
-    On a device the compiler writes Triton kernels alone, so code without any is made of operators. A replayed CUDA graph shows
-    neither: around it, inputs are only moved.
+    On a device the compiler writes only Triton kernels, so code without any consists of operators. A replayed CUDA graph shows
+    neither: around it, inputs are only copied.
     """
     if node.is_triton:
         return True
@@ -119,22 +119,22 @@ def _tells(node: TraceNode, known: KnownOperators) -> bool:
 
 @dataclass(frozen=True)
 class Coverage:
-    """Which of the recorded operators are replayed, and the work of those that are not."""
+    """Which of the recorded operators are replayed, why the rest are not, and the work of each."""
 
     nodes: Sequence[TraceNode]
     skipped: Mapping[int, str]
     strange: Mapping[tuple[int, int], str]
     costs: Mapping[int, NodeCost]
     unseen: int = 0
-    """Calls of compiled code whose own work the recorder did not see: each counts as an operator that is not replayed."""
+    """Number of calls of compiled code whose work was not recorded: each counts as an operator that is not replayed."""
 
     @functools.cached_property
     def replayed(self) -> int:
-        """How many operators are called."""
+        """Number of operators that are replayed."""
         return sum(node.id not in self.skipped for node in self.nodes)
 
     def share(self, kind: str) -> float | None:
-        """The part of all flops, bytes or seconds that replayed operators have; None where nothing is known of it."""
+        """Return the replayed operators' share of all flops, bytes or seconds; None if it is unknown."""
         values = [(node, getattr(self.costs[node.id], kind)) for node in self.nodes]
         whole = sum(value for _, value in values if value)
         if not whole or all(value is None for _, value in values):
@@ -143,16 +143,16 @@ class Coverage:
 
     @property
     def of_operators(self) -> float:
-        """The part of all operators that is called."""
+        """The share of all operators that is replayed."""
         return self.replayed / (len(self.nodes) + self.unseen) if self.nodes else 0.0
 
     def least(self) -> float:
-        """The smallest of all shares: no kind of loss hides behind another."""
+        """Return the smallest of all shares, so that no kind of loss hides behind another."""
         known = [self.share(kind) for kind in ("seconds", "flops", "bytes")]
         return min([self.of_operators, *(share for share in known if share is not None)])
 
     def facts(self) -> dict[str, Any]:
-        """All of it as plain data, with the reason of each operator that is not called."""
+        """Return the coverage as plain data, with the reason for each operator that is not replayed."""
         by_id = {node.id: node for node in self.nodes}
         reasons = Counter((by_id[node].overload, why) for node, why in self.skipped.items() if node in by_id)
         strange = [{"node": node, "operator": by_id[node].overload, "why": why} for (node, _), why in self.strange.items() if node in by_id]

@@ -1,4 +1,4 @@
-"""The tensors that a replay begins with: of the recorded form and memory, with recorded integers or such as can be looked up with."""
+"""Makes the tensors that a replay starts with: in recorded form and memory, with recorded integers or valid indices."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from steelyard.workloads.traces._program import Given, ReplayProgram, reach
 DTYPES: dict[str, torch.dtype] = {name: getattr(torch, name) for name in SIZES if hasattr(torch, name)}
 LEAST_SCALE = 0.02
 HELD = 1 << 30
-"""What a host holds in caches that it gives up at once, at least; data that still does not fit ends only the worker."""
+"""Bytes of caches that a host has at least and frees at once; if data still does not fit, only the worker ends."""
 
 
 def places(device: str, recorded: Collection[str]) -> Callable[[str], torch.device]:
-    """Where a tensor of a recorded device goes: an accelerator's to the device that is measured, the host's stays on the host.
+    """Return a function that gives the device for a recorded one: the measured device for an accelerator, the host for the host.
 
-    A trace of nothing but the host goes to the device as a whole.
+    If all tensors of a trace are on the host, all go to the measured device.
     """
     target, host = torch.device(device), torch.device("cpu")
     mixed = any(name and not name.startswith(("cpu", "meta")) for name in recorded)
@@ -40,7 +40,7 @@ def places(device: str, recorded: Collection[str]) -> Callable[[str], torch.devi
 
 @dataclass(frozen=True)
 class TensorSource:
-    """How given tensors are made: where, from which resources, and from which random numbers."""
+    """Makes given tensors: on which device, from which resources, and with which seed and ranges."""
 
     device_of: Callable[[str], torch.device]
     resources: Path | None = None
@@ -48,13 +48,13 @@ class TensorSource:
     ranges: Mapping[int, Mapping[int, tuple[int, int]]] = field(default_factory=dict)
 
     def room(self) -> int:
-        """Bytes that are free where tensors go; a host may give a process less."""
+        """Return the free bytes on the device; on a host, a process may get less."""
         if self.device_of("cuda:0").type == "cuda":
             return int(torch.cuda.mem_get_info()[0])
         return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") + HELD
 
     def tensors(self, program: ReplayProgram, bounds: Mapping[int, Bounds]) -> list[Any]:
-        """All given tensors in the order of the program; those of one group share their memory."""
+        """Return all given tensors in the order of the program; those of one group share their memory."""
         generator = torch.Generator().manual_seed(self.seed)
         made: dict[int, Any] = {}
         for group in groups_of(program):
@@ -62,7 +62,7 @@ class TensorSource:
         return [made[item.slot] for item in program.given]
 
     def group(self, members: Sequence[Given], bounds: Mapping[int, Bounds], generator: torch.Generator) -> dict[int, Any]:
-        """The tensors of one group by slot."""
+        """Return the tensors of one group by slot."""
         joined = Bounds()
         for item in members:
             joined.join(bounds.get(item.slot, Bounds()))
@@ -119,7 +119,7 @@ class TensorSource:
         return torch.randint(low, max(low, high) + 1, tuple(shape), generator=generator, dtype=torch.int64).to(dtype)
 
     def _recorded(self, item: Given, count: int) -> Any:
-        """Integers that were saved beside the trace; a file of another size is ignored."""
+        """Return integers that were saved beside the trace, or None; a file of another size is ignored."""
         if self.resources is None:
             return None
         path = self.resources / f"nid_{item.node}_tid_{item.place}.dat"
@@ -130,7 +130,7 @@ class TensorSource:
 
 
 def parts_of(total: int, greatest: int, count: int) -> list[int]:
-    """Lengths that add up: falling from the greatest, or without one as equal as can be."""
+    """Return lengths that add up to `total`: decreasing from `greatest`, or as equal as possible if that is 0."""
     if not greatest:
         each, more = divmod(total, count)
         return [each + (place < more) for place in range(count)]
@@ -143,13 +143,13 @@ def parts_of(total: int, greatest: int, count: int) -> list[int]:
 
 
 def scale_of(ref: TensorRef) -> float:
-    """The size of the random numbers in a tensor: such that products of many layers neither vanish nor overflow."""
+    """Return the scale of a tensor's random numbers: one at which products of many layers neither vanish nor overflow."""
     fan = ref.numel // ref.shape[0] if len(ref.shape) > 1 and ref.shape[0] else 1
     return max(LEAST_SCALE, 1 / math.sqrt(max(1, fan)))
 
 
 def groups_of(program: ReplayProgram) -> list[list[Given]]:
-    """The given tensors, those that share memory together."""
+    """Return the given tensors in groups that share memory."""
     members: defaultdict[int, list[Given]] = defaultdict(list)
     for item in program.given:
         members[item.group].append(item)

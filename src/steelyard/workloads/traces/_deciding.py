@@ -1,4 +1,4 @@
-"""Values on which the shapes of recorded results depend, as those of a mask do: which arguments they are in, and what they must be like."""
+"""Finds arguments whose values decide the shapes of recorded results, such as masks, and what these values must be."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ DECIDING: Mapping[str, str] = {
     "nonzero": "self", "masked_select": "mask", "repeat_interleave": "repeats", "_pack_padded_sequence": "lengths",
     **dict.fromkeys(("index", "_unsafe_index", "index_put", "index_put_", "_index_put_impl_", "_unsafe_index_put"), "indices"),
 }  # fmt: skip
-"""By operator: the argument whose values decide about shapes."""
+"""For each operator: the argument whose values decide shapes."""
 MASKS = ("bool", "uint8")
 
 
 @dataclass
 class Bounds:
-    """What is known of the values that a slot must have: below `most`, growing from 0 to `total`, or positive."""
+    """Requirements on the values in a slot: below `most`, growing from 0 to `total`, or positive."""
 
     most: int | None = None
     total: int | None = None
     positive: bool = False
     chosen: int | None = None
-    """How many of a mask's elements are set, where a recorded shape depends on that."""
+    """Number of a mask's elements that are set, if a recorded shape depends on it."""
     parts: tuple[int, int] | None = None
-    """What lengths add up to, and the greatest and first of them, from which they fall; 0: they are as equal as can be."""
+    """The sum of lengths, and the first and greatest of them; 0 if they are as equal as possible."""
 
     def join(self, other: Bounds) -> bool:
-        """Take on another's demands; whether that changed anything."""
+        """Add the requirements of `other`; return whether that changed anything."""
         before = (self.most, self.total, self.positive, self.chosen, self.parts)
         self.most = other.most if self.most is None else self.most if other.most is None else min(self.most, other.most)
         self.total = self.total if self.total is not None else other.total
@@ -41,7 +41,7 @@ class Bounds:
 
 
 def decisions(node: TraceNode, operator: FoundOperator) -> Iterator[tuple[int, Bounds]]:
-    """The tensors by place whose values decide about the recorded shapes, and what they must be like."""
+    """Yield the place of each tensor whose values decide recorded shapes, and what these values must be."""
     base = operator.schema.name.rpartition("::")[2]
     wanted, place = DECIDING.get(base, ""), 0
     for name, argument in _named(node, operator) if wanted else ():
@@ -54,7 +54,7 @@ def decisions(node: TraceNode, operator: FoundOperator) -> Iterator[tuple[int, B
 
 
 def _places(argument: TraceArgument) -> Iterator[TensorRef | None]:
-    """The tensors of an argument by place, with a gap for what is none."""
+    """Yield the tensors of an argument in order, and None for each other value."""
     if isinstance(argument.value, TensorRef):
         yield argument.value
     elif isinstance(argument.value, tuple):
@@ -82,7 +82,7 @@ def _decided(
 def _mask(
     refs: Sequence[TensorRef | None], shapes: Mapping[str, tuple[int, ...]], form: tuple[int, ...], *, put: bool
 ) -> Iterator[tuple[int, Bounds]]:
-    """The only mask among indices: as many of its elements are set as the result has, or as values are put in."""
+    """Yield the only mask among indices: as many of its elements are set as the result has, or as values are put in."""
     masks = [(axis, ref) for axis, ref in enumerate(refs) if ref is not None and ref.dtype in MASKS]
     if len(masks) != 1:
         return
@@ -96,7 +96,7 @@ def _mask(
 
 
 def named_tensors(node: TraceNode, operator: FoundOperator) -> Iterator[tuple[str, TensorRef]]:
-    """The tensors that a node takes, each with the name of its argument."""
+    """Yield the tensors that a node takes, each with the name of its argument."""
     for name, argument in _named(node, operator):
         yield from ((name, ref) for ref in argument.tensors())
 

@@ -1,4 +1,4 @@
-"""Recorded calls between ranks as they are made here: buffers of the recorded sizes, the call, and what must arrive."""
+"""Makes the recorded calls between ranks: buffers of the recorded sizes, the call, and the expected data."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from steelyard.workloads.collectives import patterns
 from steelyard.workloads.traces._data import DTYPES
 
 GLOO = frozenset({"float32", "float64", "float16", "bfloat16", "int8", "uint8", "int32", "int64"})
-"""What gloo carries; other formats travel as bytes."""
+"""Formats that gloo can send; other formats are sent as bytes."""
 NCCL = GLOO | {"bool", "float8_e4m3fn", "float8_e5m2"}
 CARRIER = "uint8"
 
 
 @dataclass(frozen=True)
 class Exchange:
-    """One call that can be made: `issue` begins it and gives what is waited for, `fill` writes what is sent, `wrong` counts bad values."""
+    """One call: `issue` begins it and returns what to wait for, `fill` writes the data to send, `wrong` counts wrong values."""
 
     call: CommCall
     ranks: tuple[int, ...]
@@ -34,13 +34,13 @@ class Exchange:
 
     @property
     def bus_bytes(self) -> float:
-        """What a link carries of the message."""
+        """Bytes of the message that a link carries."""
         return self.message_bytes * bus_share(self.call.kind, len(self.ranks))
 
 
 @dataclass(frozen=True)
 class Joined:
-    """A group that is there: torch's, its ranks, and this rank's place in it."""
+    """A group that exists: torch's group, its ranks, and this rank's place in it."""
 
     group: Any
     ranks: tuple[int, ...]
@@ -48,20 +48,20 @@ class Joined:
 
     @property
     def size(self) -> int:
-        """How many ranks it has."""
+        """Number of ranks in the group."""
         return len(self.ranks)
 
 
 @dataclass
 class Buffers:
-    """Where messages lie: each call's own memory, or with `reuse` the same for all of one format."""
+    """Memory for messages: separate for each call, or with `reuse` shared by all messages of one format."""
 
     device: Any
     reuse: bool = False
     held: dict[tuple[str, str], Any] = field(default_factory=dict)
 
     def get(self, role: str, dtype: str, count: int, *, own: bool = False) -> Any:
-        """Room for so many elements."""
+        """Return a buffer for `count` elements."""
         if own or not self.reuse:
             return torch.zeros(count, dtype=DTYPES[dtype], device=self.device)
         found = self.held.get((role, dtype))
@@ -71,23 +71,23 @@ class Buffers:
 
     @property
     def nbytes(self) -> int:
-        """What shared memory takes."""
+        """Bytes of shared memory."""
         return sum(tensor.nbytes for tensor in self.held.values())
 
 
 def carried(dtype: str, backend: str) -> str:
-    """The format in which elements travel."""
+    """Return the format in which elements are sent."""
     return dtype if dtype in (GLOO if backend == "gloo" else NCCL) and dtype in DTYPES else CARRIER
 
 
 class ExchangeMaker:
-    """Makes the calls of one rank; `peers` are the same call as every rank of the group made it."""
+    """Makes the calls of one rank; `peers` are the same call on every rank of the group."""
 
     def __init__(self, joined: Joined, buffers: Buffers, backend: str) -> None:
         self.joined, self.buffers, self.backend = joined, buffers, backend
 
     def make(self, call: CommCall, peers: Sequence[CommCall]) -> Exchange:
-        """The call with its buffers."""
+        """Return a call with its buffers."""
         dtype = carried(call.dtype, self.backend)
         scale = 1 if dtype == call.dtype else call.itemsize
         issue, sent, expected = getattr(self, f"_{call.kind}")(_scaled(call, scale), [_scaled(peer, scale) for peer in peers], dtype)
@@ -311,7 +311,7 @@ class ExchangeMaker:
 
 
 def _scaled(call: CommCall, scale: int) -> CommCall:
-    """The call in elements of another format that is so many times smaller."""
+    """Return the call with its sizes in elements of a format that is `scale` times smaller."""
     if scale == 1:
         return call
     sends, receives, ins, outs = (
@@ -321,14 +321,14 @@ def _scaled(call: CommCall, scale: int) -> CommCall:
 
 
 def split_of(call: CommCall, size: int) -> list[int]:
-    """How many elements go to each rank: as recorded, one tensor each, or equal parts."""
+    """Return how many elements go to each rank: as recorded, one tensor each, or equal parts."""
     if len(call.in_splits) == size:
         return list(call.in_splits)
     return list(call.sends) if len(call.sends) == size > 1 else [sum(call.sends) // size] * size
 
 
 def mismatch(calls: Sequence[CommCall]) -> bool:
-    """Whether ranks do not mean the same call: another kind, or other sizes where all must be equal."""
+    """Whether the ranks' calls differ: in their kind, or in their sizes if these must be equal."""
     first = calls[0]
     if any(other.kind != first.kind for other in calls):
         return True

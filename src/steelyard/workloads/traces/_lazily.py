@@ -1,4 +1,4 @@
-"""Given tensors made when they are first needed and let go after their last use, where all of them at once do not fit."""
+"""Makes given tensors when they are first needed and frees them after their last use, if all of them do not fit at once."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from steelyard.workloads.traces._program import Given, ReplayProgram, reach
 
 
 def with_makers(steps: _play.ReplaySteps, program: ReplayProgram, source: TensorSource, bounds: Mapping[int, Bounds]) -> _play.ReplaySteps:
-    """The same steps with one before the first use of each group of given tensors that makes them.
+    """Return the steps with one more before the first use of each group of given tensors, which makes the tensors.
 
-    Making them is part of the time then. Integers are copied from ones that are kept, since they must be in range; floating numbers
-    all have one small value.
+    Making them is then part of the measured time. Integers are copied from tensors that are kept, because they must be in range;
+    floating-point numbers all have one small value.
     """
     first, last = _uses(program)
     makers: dict[int, list[_play.ReplayStep]] = {}

@@ -1,4 +1,4 @@
-"""What each operator of a replay does to the memory: what it allocates and keeps, and on a device what is taken from the driver for it."""
+"""The memory use of each operator of a replay: what it allocates and keeps, and on a device what is reserved from the driver."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ MOST_ROWS = 100
 
 
 def memory_rows(steps: _play.ReplaySteps, nodes: Sequence[TraceNode], tensors: Sequence[Any], device: str) -> list[dict[str, Any]]:
-    """Operators with the shapes of their inputs, those that allocate most first, by one iteration that is not timed.
+    """Return operators with the shapes of their inputs, those that allocate most first, from one untimed iteration.
 
-    On a host reserved memory is unknown, and what an operator allocates is what its results hold that no argument held.
+    On a host reserved memory is unknown, and an operator allocates the memory of its results that is not an argument's.
     """
     on_device = device != "cpu"
     rows: dict[tuple[str, str], dict[str, Any]] = {}
@@ -57,7 +57,7 @@ def _on_host(step: _play.ReplayStep, slots: list[Any]) -> tuple[int, int | None]
 
 
 def _called(step: _play.ReplayStep, slots: list[Any]) -> Any:
-    """Make the call and put its results where later calls find them."""
+    """Make the call and put its results into their slots."""
     made = step.call(*step.pick(slots))
     if step.into >= 0:
         slots[step.into] = made

@@ -1,7 +1,7 @@
-"""Values that a recording does not have though an operator made the tensor: a replay has to give such tensors itself.
+"""Finds tensors that an operator made but whose values are not recorded: a replay has to make such tensors itself.
 
-`torch.tensor([1, 2])` allocates with a recorded operator, and fills without one. And where the shape of a result depends on
-values, as of a mask's `nonzero`, they must be such that the recorded shape comes out, in every iteration.
+`torch.tensor([1, 2])` allocates with a recorded operator, and fills without one. And if the shape of a result depends on values, as
+with `nonzero` of a mask, these must give the recorded shape in every iteration.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ EMPTY = {"empty", "empty_strided", "empty_like", "new_empty", "new_empty_strided
 FORM_ALONE = {
     "detach_", "as_strided_", "t_", "transpose_", "squeeze_", "unsqueeze_", "swapaxes_", "swapdims_", "resize_", "resize_as_", "set_",
 }  # fmt: skip
-"""These write to a tensor and leave its values as they are."""
+"""In-place operators that do not change a tensor's values."""
 
 
 @dataclass(frozen=True)
 class Outside:
-    """Results (node and place) that nothing recorded filled, and arguments (node and place among its tensors) that decide about shapes."""
+    """Results (node and place) that no recorded call filled, and arguments (node and place among its tensors) that decide shapes."""
 
     made: frozenset[tuple[int, int]] = frozenset()
     read: frozenset[tuple[int, int]] = frozenset()
 
 
 def outside_of(nodes: Sequence[TraceNode], found: Mapping[int, FoundOperator]) -> Outside:
-    """Look through the calls of a replay in order."""
+    """Return the tensors that the calls of a replay need from outside."""
     called = [node for node in nodes if node.id in found]
     read = frozenset((node.id, place) for node in called for place, _ in decisions(node, found[node.id]))
     return Outside(frozenset(_unfilled(called, found)), read)
 
 
 def _unfilled(nodes: Sequence[TraceNode], found: Mapping[int, FoundOperator]) -> Iterator[tuple[int, int]]:
-    """New memory that is read before a call wrote to it; views of it are followed."""
+    """Yield results with new memory that is read before a call writes to it; views of it are followed."""
     waiting: dict[int, tuple[int, int]] = {}
     for node in nodes:
         operator = found[node.id]

@@ -1,4 +1,4 @@
-"""Calls of a program as they are made: a loop with nothing in it but picking arguments, the call, and letting go of what is over."""
+"""Runs the calls of a program: a loop that only picks arguments, makes the call, and frees tensors that are no longer used."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ DeviceOf = Callable[[str], torch.device]
 
 @dataclass(frozen=True)
 class ReplayStep:
-    """One call: the operator, how its arguments are picked, the slot of its single result or those of several, and what is over then."""
+    """One call: the operator, how its arguments are picked, the slot of its single result or those of several, and the slots to free."""
 
     call: Callable[..., Any]
     pick: Pick
@@ -37,9 +37,9 @@ LONGEST_SHAPES = 120
 
 @dataclass(frozen=True)
 class ReplaySteps:
-    """All calls of a program, with what stands in the slots before the first: plain values, and room for the given tensors.
+    """All calls of a program, and the contents of the slots before the first: plain values, and room for the given tensors.
 
-    `calls` says for each step which call of the program it belongs to.
+    `calls` has for each step the call of the program that it belongs to.
     """
 
     steps: tuple[ReplayStep, ...]
@@ -48,7 +48,7 @@ class ReplaySteps:
     calls: tuple[int, ...]
 
     def run(self) -> Callable[..., None]:
-        """A function of the given tensors that makes all calls."""
+        """Return a function of the given tensors that makes all calls."""
         steps = tuple((step.call, step.pick, step.into, step.spread, step.over) for step in self.steps)
         template, given = self.template, self.given
 
@@ -69,7 +69,10 @@ class ReplaySteps:
         return replay
 
     def noted(self, note: Callable[[], None]) -> Callable[..., None]:
-        """The same with a note before the first call and after each; written out, since one more call would cost as much as an operator."""
+        """Return the same function with a note before the first call and after each.
+
+        The loop is written out again, because one more function call would cost as much as an operator.
+        """
         steps = tuple((step.call, step.pick, step.into, step.spread, step.over) for step in self.steps)
         template, given = self.template, self.given
 
@@ -92,7 +95,7 @@ class ReplaySteps:
         return replay
 
     def timed(self) -> Callable[..., list[int]]:
-        """The same with a look at the clock in place of a note: nanoseconds, one more than there are steps."""
+        """Return the same function, which returns the time in nanoseconds before the first step and after each."""
         now, seen = clocks.perf_counter_ns, list[int]()
         replay = self.noted(lambda: seen.append(now()))
 
@@ -105,7 +108,7 @@ class ReplaySteps:
 
 
 def scatter(made: Any, spread: Sequence[tuple[int, ...]], slots: list[Any]) -> None:
-    """Put several results where they belong: `spread` is the slot and the place of each, a place inside of a list as two numbers."""
+    """Put several results into their slots: `spread` has the slot and the place of each; a place inside a list is two numbers."""
     for slot, *path in spread:
         value = made
         for place in path:
@@ -122,14 +125,14 @@ class Linked:
 
 
 class Linker:
-    """Turns recorded calls into ones that can be made here; plain values get slots of their own behind those of tensors."""
+    """Turns recorded calls into ones that can be made here; plain values get their own slots after those of tensors."""
 
     def __init__(self, program: ReplayProgram, device_of: DeviceOf) -> None:
         self.program, self.device_of = program, device_of
         self.plain: list[Any] = []
 
     def steps(self, found: Mapping[int, FoundOperator]) -> ReplaySteps:
-        """The whole program."""
+        """Return the steps of the whole program."""
         steps: list[ReplayStep] = []
         calls: list[int] = []
         for number, call in enumerate(self.program.calls):
@@ -142,7 +145,7 @@ class Linker:
         return ReplaySteps(tuple(steps), tuple(template), tuple(item.slot for item in self.program.given), tuple(calls))
 
     def link(self, call: ReplayedCall, operator_here: FoundOperator) -> Linked:
-        """One call."""
+        """Return one call with its operator."""
         by_place, by_name = in_order(self._needed(call, operator_here))
         places = [self._index(call.arguments[place]) for place in by_place]
         named = {name: self._index(call.arguments[place]) for name, place in by_name.items()}
@@ -156,7 +159,7 @@ class Linker:
         return Linked(target, picker(places))
 
     def _needed(self, call: ReplayedCall, operator_here: FoundOperator) -> list[tuple[str, int, bool]]:
-        """The arguments that say something: one by name that is its default costs a third of a small operator."""
+        """Return the arguments without defaults where possible: passing a default by name costs a third of a small operator."""
         taken = fitted(call.node, operator_here)
         usual = {item.name: item.default_value for item in operator_here.schema.arguments if item.has_default_value()}
 
@@ -179,7 +182,7 @@ class Linker:
         return ReplayStep(torch.as_strided, picker(arguments), slot, (), ())
 
     def _index(self, argument: Any) -> Any:
-        """The slot of an argument, or several of them for a list."""
+        """Return the slot of an argument, or several slots for a list."""
         if isinstance(argument, Slot):
             return argument.number
         if isinstance(argument, Several) and _has_slots(argument):
@@ -208,7 +211,7 @@ def _has_slots(argument: Several) -> bool:
 
 
 def picker(indices: Sequence[Any]) -> Pick:
-    """How to get arguments out of the slots; lists of them come as tuples, which operators take too."""
+    """Return a function that gets arguments from the slots; lists of tensors become tuples, which operators also take."""
     if not indices:
         return lambda slots: ()
     if all(isinstance(index, int) for index in indices):
@@ -221,7 +224,7 @@ def picker(indices: Sequence[Any]) -> Pick:
 
 
 def with_grad(call: Callable[..., Any]) -> Callable[..., Any]:
-    """A call with gradients on; a replay has them off, as no tensor of it needs one."""
+    """Return a call with gradients enabled; a replay has them disabled, as none of its tensors needs one."""
     switch = torch._C._set_grad_enabled
 
     def called(*args: Any, **kwargs: Any) -> Any:
@@ -235,13 +238,13 @@ def with_grad(call: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _by_name(call: Callable[..., Any], names: tuple[str, ...], *args: Any) -> Any:
-    """A call some of whose tensors go by name, such as the buffer for a result."""
+    """Make a call with its last tensors passed by name, such as the buffer for a result."""
     count = len(args) - len(names)
     return call(*args[:count], **dict(zip(names, args[count:], strict=True)))
 
 
 def placed(call: ReplayedCall) -> tuple[int, tuple[tuple[int, ...], ...]]:
-    """Where the results of a call go: the slot of a single one, or a code and the places of several."""
+    """Return where the results of a call go: the slot of a single one, or a code and the places of several."""
     paths = result_paths(call.node)
     wanted = [(slot, *path) for slot, path in zip(call.results, paths, strict=True) if slot is not None]
     if not wanted:
@@ -252,7 +255,7 @@ def placed(call: ReplayedCall) -> tuple[int, tuple[tuple[int, ...], ...]]:
 
 
 def result_paths(node: TraceNode) -> list[tuple[int, ...]]:
-    """Where in what a call returns each recorded tensor is: nothing for a single one, its place in a tuple or list else."""
+    """Return the place of each recorded tensor in what a call returns: empty for a single tensor, else its place in a tuple or list."""
     several = len(node.outputs) > 1
     return [path for place, item in enumerate(node.outputs) for path in _paths(item, (place,) if several else ())]
 
@@ -265,7 +268,7 @@ def _paths(argument: TraceArgument, outer: tuple[int, ...]) -> list[tuple[int, .
 
 
 def differs(made: Any, ref: TensorRef) -> str:
-    """How a result differs from its recorded form; empty where it does not."""
+    """Return how a result differs from its recorded form; empty if it does not."""
     if not isinstance(made, torch.Tensor):
         return f"{type(made).__name__} instead of a tensor"
     if tuple(made.shape) != ref.shape:
@@ -275,7 +278,7 @@ def differs(made: Any, ref: TensorRef) -> str:
 
 
 def value_at(made: Any, path: Sequence[int]) -> Any:
-    """The result at a place; nothing where there is none."""
+    """Return the result at a place; None if there is none."""
     for place in path:
         if not isinstance(made, (tuple, list)) or place >= len(made):
             return None
@@ -284,5 +287,5 @@ def value_at(made: Any, path: Sequence[int]) -> Any:
 
 
 def shapes_of(node: TraceNode) -> str:
-    """The shapes of the tensors that a node takes, as tables have them."""
+    """Return the shapes of the tensors that a node takes, as text for tables."""
     return " ".join("x".join(map(str, ref.shape)) or "1" for argument in node.inputs for ref in argument.tensors())[:LONGEST_SHAPES]

@@ -1,4 +1,4 @@
-"""A replay as plain data: calls in order, the slots that their tensors go through, and the tensors that must be there beforehand."""
+"""A replay as plain data: calls in order, the slots of their tensors, and the tensors that must exist beforehand."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from steelyard.workloads.traces._choice import Key, key_of
 
 @dataclass(frozen=True)
 class Slot:
-    """Where a tensor is found when a call is made."""
+    """The slot that holds a tensor when a call is made."""
 
     number: int
 
@@ -27,7 +27,7 @@ class Several:
 
 @dataclass(frozen=True)
 class Alias:
-    """Another view of a tensor that the replay made: PyTorch made it without an operator, so the replay has to."""
+    """Another view of a tensor from the replay. PyTorch made the view without an operator, so the replay has to make it."""
 
     source: int
     ref: TensorRef
@@ -35,7 +35,7 @@ class Alias:
 
 @dataclass(frozen=True)
 class ReplayedCall:
-    """One operator of the trace: what it is called with, which slots its results go to (None: nothing reads it), what is over after it."""
+    """One operator of the trace: its arguments, the slots of its results (None: nothing reads one), and the slots to free after it."""
 
     node: TraceNode
     arguments: tuple[Any, ...]
@@ -46,7 +46,7 @@ class ReplayedCall:
 
 @dataclass(frozen=True)
 class Given:
-    """A tensor that no replayed call makes: its slot, its form, whose memory it shares, and who first reads it as which of its tensors."""
+    """A tensor that no replayed call makes: its slot, its form, the group that shares its memory, and where it is first read."""
 
     slot: int
     ref: TensorRef
@@ -57,7 +57,7 @@ class Given:
 
 @dataclass(frozen=True)
 class ReplayProgram:
-    """Everything that a replay does; `skipped` are the reasons by node."""
+    """Everything that a replay does; `skipped` has the reason for each node that is not called."""
 
     calls: tuple[ReplayedCall, ...]
     given: tuple[Given, ...]
@@ -66,14 +66,14 @@ class ReplayProgram:
 
     @property
     def given_bytes(self) -> int:
-        """What the tensors that must be there take, memory that is shared once."""
+        """Bytes of the given tensors; shared memory counts once."""
         sizes: dict[int, int] = {}
         for item in self.given:
             sizes[item.group] = max(sizes.get(item.group, 0), reach(item.ref))
         return sum(sizes.values())
 
     def peak_bytes(self, *, lazy: bool) -> int:
-        """The most memory that is held at a time: given tensors all along, or with `lazy` from their first use to their last."""
+        """Return the peak of memory: given tensors are held all the time, or with `lazy` from their first use to their last."""
         live, most, held = 0 if lazy else self.given_bytes, 0, dict[int, int]()
         groups = {item.slot: item for item in self.given}
         ends: dict[int, list[int]] = {}
@@ -94,32 +94,32 @@ class ReplayProgram:
         return most
 
     def last_uses(self) -> dict[int, int]:
-        """The last call that reads each slot."""
+        """Return the last call that reads each slot."""
         return {slot: number for number, call in enumerate(self.calls) for slot in self.reads(call)}
 
     @staticmethod
     def reads(call: ReplayedCall) -> list[int]:
-        """The slots that a call looks at."""
+        """Return the slots that a call reads."""
         return _read(call)
 
     @staticmethod
     def slots_of(arguments: Any) -> list[int]:
-        """The slots in one argument or several."""
+        """Return the slots in one argument or several."""
         return slots_in(arguments)
 
 
 def reach(ref: TensorRef) -> int:
-    """Bytes of its storage from the beginning to its last element."""
+    """Return the bytes of a tensor's storage up to the tensor's last element."""
     return (ref.offset + ref.extent) * (SIZES.get(ref.dtype) or ref.itemsize or 1)
 
 
 def made(call: ReplayedCall) -> list[tuple[int | None, TensorRef]]:
-    """The results of a call, each with its slot."""
+    """Return the results of a call, each with its slot."""
     return list(zip(call.results, outputs_of(call.node), strict=True))
 
 
 def outputs_of(node: TraceNode) -> list[TensorRef]:
-    """The tensors that a node gave back, in order."""
+    """Return the tensors that a node returned, in order."""
     return [ref for argument in node.outputs for ref in argument.tensors()]
 
 
@@ -128,7 +128,7 @@ def _shares(call: ReplayedCall, ref: TensorRef) -> bool:
 
 
 def slots_in(value: Any) -> list[int]:
-    """All slots in arguments."""
+    """Return all slots in arguments."""
     if isinstance(value, Slot):
         return [value.number]
     if isinstance(value, (tuple, list)):
@@ -137,7 +137,7 @@ def slots_in(value: Any) -> list[int]:
 
 
 def slots_by_place(call: ReplayedCall) -> list[int | None]:
-    """The slot of each tensor that a call takes, by its place among them; None where another value goes in its place."""
+    """Return the slot of each tensor that a call takes, in order; None if another value replaces the tensor."""
     return [slot for argument, value in zip(call.node.inputs, call.arguments, strict=True) for slot in _leaves(argument, value)]
 
 
@@ -155,20 +155,20 @@ def _read(call: ReplayedCall) -> list[int]:
 
 @dataclass(frozen=True)
 class Amendments:
-    """Where a program departs from passing on what calls give: what it then takes is made beforehand, or is a number."""
+    """Exceptions to passing on the results of calls: tensors that are made beforehand instead, and arguments that are numbers."""
 
     replaced: Collection[tuple[int, int]] = ()
-    """Results by node and place that nothing reads: later calls get a given tensor of the recorded form."""
+    """Results by node and place that are not used: later calls get a given tensor of the recorded form."""
     own: Collection[tuple[int, int]] = ()
-    """Arguments by node and place among its tensors that get a given tensor of their own, whatever made the recorded one."""
+    """Arguments by node and place among its tensors that get their own given tensor, whichever call made the recorded one."""
     numbers: Mapping[tuple[int, int], TraceArgument] = field(default_factory=dict)
-    """Arguments by node and place that are numbers: PyTorch recorded them as tensors."""
+    """Arguments by node and place that are numbers, although PyTorch recorded them as tensors."""
 
 
 def program_of(nodes: Sequence[TraceNode], skipped: Mapping[int, str], amendments: Amendments | None = None) -> ReplayProgram:
-    """Link what calls give to what later ones take.
+    """Return a program in which the results of calls are arguments of later calls.
 
-    `skipped` are nodes that are not called, with the reason; what they would have made is given instead.
+    `skipped` are nodes that are not called, with the reason; given tensors replace their results.
     """
     made = _Linking(skipped, amendments or Amendments())
     for node in nodes:
@@ -178,7 +178,7 @@ def program_of(nodes: Sequence[TraceNode], skipped: Mapping[int, str], amendment
 
 
 class _Linking:
-    """A program while it is put together."""
+    """Builds a program, node by node."""
 
     def __init__(self, skipped: Mapping[int, str], amendments: Amendments) -> None:
         self.skipped, self.amendments = skipped, amendments
@@ -186,11 +186,11 @@ class _Linking:
         self.given: list[Given] = []
         self.latest: dict[Key, int] = {}
         self.owner: dict[int, tuple[int, TensorRef, int | None]] = {}
-        """By storage: the slot that last stood for it, its form, and its group where it is given."""
+        """For each storage: the last slot with a tensor of it, that tensor's form, and its group if it is given."""
         self.slots = self.groups = 0
         self.before: list[tuple[int, Alias]] = []
         self.seen = 0
-        """Tensors among the inputs of the node so far."""
+        """Number of tensors among the node's inputs so far."""
 
     def add(self, node: TraceNode) -> None:
         self.before, self.seen = [], 0
@@ -268,7 +268,7 @@ def _takes(node: TraceNode, ref: TensorRef) -> bool:
 
 
 def _with_ends(calls: Sequence[ReplayedCall], given: Collection[int]) -> tuple[ReplayedCall, ...]:
-    """The calls with the slots that nothing reads afterwards, so that memory is given back where the recording gave it back."""
+    """Return the calls with the slots that nothing reads afterwards, so that memory is freed where the recording freed it."""
     last: dict[int, int] = {}
     for number, call in enumerate(calls):
         for slot in (*_read(call), *(slot for slot in call.results if slot is not None), *(slot for slot, _ in call.before)):

@@ -1,4 +1,4 @@
-"""A replay as a task: how it is timed on a host and on a device, what each operator takes, and what is reported after timing."""
+"""A replay as a task: how it is timed on a host and on a device, the time of each operator, and what is reported after timing."""
 
 from __future__ import annotations
 
@@ -23,37 +23,37 @@ if TYPE_CHECKING:
     from steelyard.workloads.traces.replay import PreparedReplay
 
 KEPT, MOST_KINDS, MOST_ROWS = 64, 64, 500
-"""Of how many iterations the times of single calls are kept; how many kinds of operators have a figure of their own; rows of a record."""
+"""Number of iterations whose times of single calls are kept, of kinds of operators with their own figure, and of rows in a record."""
 DEVICE_ROUNDS = 10
 MOST_CALLS = 20_000
-"""The most calls of which a timeline is kept."""
+"""The most calls for which a timeline is kept."""
 SLEEP_CYCLES = 2_000_000
 CALL_BYTES = 20_000
-"""A call without any work takes about as long as it takes to move so many bytes."""
+"""Bytes that can be moved in about the time of a call without any work."""
 Ints = np.ndarray[Any, np.dtype[np.int64]]
 
 
 @dataclass(frozen=True)
 class CallMoments:
-    """Moments in nanoseconds: before the first step and after each."""
+    """Times of the clock in nanoseconds, before the first step and after each."""
 
     moments: Sequence[int]
 
 
 def free_memory(device: str) -> int | None:
-    """Bytes that are free on a device; None for a host, which has a limit of its own for that."""
+    """Return the free bytes on a device; None for a host, whose limit is checked elsewhere."""
     return int(torch.cuda.mem_get_info()[0]) if device == "cuda" else None
 
 
 def as_recorded(replay: Callable[..., Any]) -> Callable[..., Any]:
-    """A replay's function, with the error for compilers, which cannot compile it."""
+    """Return a replay's function with the reason why it cannot be compiled."""
     vars(replay)["not_compiled"] = "a replay makes the recorded calls one by one: there is no graph to compile"
     return replay
 
 
 @dataclass
 class ReplayTask:
-    """One build of a replay; it keeps the times of single calls while it is measured."""
+    """One build of a replay; it keeps the times of single calls during the measurement."""
 
     made: PreparedReplay
     steps: _play.ReplaySteps
@@ -69,7 +69,7 @@ class ReplayTask:
         self.answer = {"coverage": self.made.coverage.least(), "unlike": float(len(self.made.fitted.strange))}
 
     def task(self) -> Task:
-        """The task: on a host it reports the time of each operator, on a device calls are queued and the device is timed."""
+        """Return the task: on a host it reports the time of each operator, on a device calls are queued and the device is timed."""
         prepare = self._restoring()
         costs = self.made.coverage.costs
         flops, moved = (sum(getattr(costs[node.id], kind) for node in self.nodes) or None for kind in ("flops", "bytes"))
@@ -87,9 +87,9 @@ class ReplayTask:
         return Task(replay, self.tensors, flops=flops, bytes=moved, prepare=prepare, findings=self.findings)
 
     def on_ranks(self, coverage: float) -> Task:
-        """The task as one of several ranks has it: it keeps the times of calls itself, and what is wrong with it is its answer.
+        """Return the task for one of several ranks: it keeps the times of calls itself, and its answer is what is wrong with it.
 
-        Nothing is called before all ranks are there to call it.
+        Nothing is called before all ranks are ready to call it.
         """
         run, timed, on_host = self.steps.run(), self.steps.timed(), self.device == "cpu"
         wrong = {
@@ -119,7 +119,7 @@ class ReplayTask:
         return replay
 
     def _reading(self) -> Callable[[dict[str, Any]], Reading]:
-        """The whole time and that of each kind of operator that has a figure of its own."""
+        """Return a function that reads the whole time, and the time of each kind of operator that has its own figure."""
         known = main_kinds(self.nodes, self.made.coverage.costs)
         place = {name: number for number, name in enumerate(known)}
         group = np.asarray([place.get(node.name, len(known)) for node in self.nodes], np.int64)[self.call_of]
@@ -135,7 +135,7 @@ class ReplayTask:
         return read
 
     def _restoring(self) -> Callable[[], None] | None:
-        """What puts integers back that calls change and others read: an index that grows would leave its range in the end."""
+        """Return a function that restores integers that some calls change and others read: an index that grows would leave its range."""
         given = dict(zip(self.steps.given, self.tensors, strict=True))
         changed = [given[slot] for slot in changing_integers(self.made.fitted.program, self.made.fitted.found) if slot in given]
         if not changed:
@@ -149,7 +149,7 @@ class ReplayTask:
         return restore
 
     def findings(self) -> Findings:
-        """What each operator took, beside what was recorded, as rows and as raw series for a timeline."""
+        """Return the time of each operator beside its recorded time, as rows and as raw series for a timeline."""
         if self.device != "cpu":
             self._on_device()
         if not self.kept:
@@ -168,7 +168,7 @@ class ReplayTask:
         return Findings({**facts, **figures}, timeline(self.nodes, per_call))
 
     def _on_device(self) -> None:
-        """Times between events around each call; the device sleeps first, so that calls wait in its queue and no gap is timed."""
+        """Time each call by events around it; the device sleeps first, so that calls wait in its queue and no gap is timed."""
         events = [torch.cuda.Event(enable_timing=True) for _ in range(len(self.steps.steps) + 1)]
         waiting = iter(events)
         replay = self.steps.noted(lambda: next(waiting).record())
@@ -183,7 +183,7 @@ class ReplayTask:
 
 
 def main_kinds(nodes: Sequence[TraceNode], costs: Mapping[int, NodeCost]) -> list[str]:
-    """The kinds of operators that have a figure of their own: all, or where they are many those of the most recorded time or bytes.
+    """Return the kinds of operators that have their own figure: all, or if there are many those with the most recorded time or bytes.
 
     The choice does not use measurements, so that all builds of one replay report the same kinds, as pairs need.
     """
@@ -195,7 +195,7 @@ def main_kinds(nodes: Sequence[TraceNode], costs: Mapping[int, NodeCost]) -> lis
 
 
 def changing_integers(program: ReplayProgram, found: Any) -> list[int]:
-    """The slots of given integers that a call writes to and another reads."""
+    """Return the slots of given integers that one call writes to and another reads."""
     root = {item.slot: item.slot for item in program.given if "int" in item.ref.dtype}
     by_group = {item.slot: item.group for item in program.given}
     written, read = dict[int, set[int]](), dict[int, set[int]]()
@@ -215,7 +215,7 @@ def changing_integers(program: ReplayProgram, found: Any) -> list[int]:
 
 
 def _carry(call: Any, root: dict[int, int]) -> None:
-    """Results that lie in the memory of an input are that input."""
+    """Treat a result in the memory of an input as that input."""
     inputs = [ref for argument in call.node.inputs for ref in argument.tensors()]
     slots = ReplayProgram.slots_of(call.arguments)
     for slot, ref in zip(call.results, (ref for argument in call.node.outputs for ref in argument.tensors()), strict=True):
@@ -225,7 +225,7 @@ def _carry(call: Any, root: dict[int, int]) -> None:
 
 
 def operator_rows(nodes: Sequence[TraceNode], seconds: Any) -> list[dict[str, Any]]:
-    """Operators with the shapes of their inputs, those that took longest first: how often, how long here, how long when recorded."""
+    """Return operators with the shapes of their inputs, the slowest first: number of calls, time here, and recorded time."""
     rows: dict[tuple[str, str], dict[str, Any]] = {}
     for node, took in zip(nodes, seconds, strict=True):
         shapes = _play.shapes_of(node)
@@ -240,13 +240,13 @@ def operator_rows(nodes: Sequence[TraceNode], seconds: Any) -> list[dict[str, An
 
 
 def recorded_time(nodes: Sequence[TraceNode]) -> float | None:
-    """From the beginning of the first recorded call to the end of the last; None where no times are linked."""
+    """Return the time from the start of the first recorded call to the end of the last; None if no times are linked."""
     times = [node.time for node in nodes if node.time is not None]
     return max(time.start + time.duration for time in times) - min(time.start for time in times) if times else None
 
 
 def timeline(nodes: Sequence[TraceNode], seconds: Any) -> Arrays:
-    """When each call began and how long it took, here and when it was recorded; nothing where there are too many."""
+    """Return the time of each call here, and its recorded start and time if known; empty if there are too many calls."""
     if len(nodes) > MOST_CALLS:
         return {}
     names = {name: number for number, name in enumerate(sorted({node.name for node in nodes}))}

@@ -16,7 +16,7 @@ KINDS = (".py", ".dat")
 
 
 def opened(path: Path) -> OpenedFile:
-    """A trace, or the traces of all ranks together."""
+    """Return a trace, or the traces of all ranks together, as one case."""
     if not path.is_dir():
         return OpenedFile(path)
     count = len(rank_files(path))
@@ -24,20 +24,20 @@ def opened(path: Path) -> OpenedFile:
 
 
 def identify(path: Path) -> str:
-    """Traces by their content, and by that of what lies beside them and belongs to them."""
+    """Return the hash of the content of traces and of the files recorded with them."""
     own = list(rank_files(path).values()) if path.is_dir() else [path]
     return files.sha256_of([part for file in own for part in parts(file)])
 
 
 def parts(file: Path) -> list[Path]:
-    """A trace, and what was recorded beside it: integer tensors and Triton kernels."""
+    """Return a trace and the files recorded with it: integer tensors and Triton kernels."""
     folder = Trace(file, TraceHeader(), ()).resources
     found = folder.iterdir() if folder else ()
     return [file, *sorted(item for item in found if item.suffix in KINDS and item.is_file() and not item.is_symlink())]
 
 
 def of_rank(path: Path, rank: int) -> Path:
-    """The trace that a rank reads: its own of a folder, or the one that all read."""
+    """Return the trace that a rank reads: its own in a folder, or the one file for all ranks."""
     if not path.is_dir():
         return path
     found = rank_files(path)
