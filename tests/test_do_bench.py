@@ -143,7 +143,7 @@ def test_the_cache_of_a_named_device_is_overwritten_before_each_call(monkeypatch
 
 def test_a_device_that_only_torch_knows_needs_torch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch", None)
-    with pytest.raises(UsageError, match="only torch knows the device 'xla:0'"):
+    with pytest.raises(UsageError, match="the device 'xla:0' needs torch"):
         steelyard.do_bench(list, device="xla:0", **QUICK)
 
 

@@ -38,19 +38,19 @@ def do_bench(
     device: Any = None,
     sync_fn: Callable[[], Any] | None = None,
 ) -> float | list[float]:
-    """Milliseconds of a call, with the arguments of `triton.testing.do_bench`; it needs neither Triton nor a GPU.
+    """Time a call in milliseconds, with the arguments of `triton.testing.do_bench`; needs neither Triton nor a GPU.
 
-    `warmup` and `rep` are milliseconds spent, all that surrounds a call included. Tensors in `grad_to_none` lose their
-    gradient before each call. `quantiles` gives a list instead (a number if it names one), `return_mode` chooses among
-    mean, median, min, max and all.
+    `warmup` and `rep` are the milliseconds to spend, including everything around the calls. Tensors in `grad_to_none` lose their
+    gradient before each call. `return_mode` is mean, median, min, max or all; with `quantiles` those are returned instead, as a list
+    (as a number if there is only one).
 
-    On a CUDA device each call is timed alone by events, the L2 cache overwritten before it and the stream held back while
-    it is launched, so neither is in the figure. What never reaches a device, and what takes so long that neither matters,
-    is timed by the host's clock.
+    On a CUDA device each call is timed separately, with events. Before each call the L2 cache is overwritten, and the stream is held
+    back while the call is launched; neither is part of the time. Calls that use no device, and calls so long that cache and launch do
+    not matter, are timed by the host's clock.
 
-    `device` names the device whose cache is overwritten where events do not see the work: `cpu`, or one of torch's.
-    `sync_fn` is what waits for the device then, if that is not torch.cuda's own; waiting for an idle device is taken off.
-    `fast_flush` is known from older versions and changes nothing: the cache is never overwritten within the timed window.
+    `device` is the device whose cache is overwritten if events do not see the work: `cpu`, or a device of torch. `sync_fn` then waits
+    for that device (default: torch.cuda's own function); the time of waiting for an idle device is subtracted. `fast_flush` is accepted
+    because older versions had it, and has no effect: the cache is never overwritten within the timed window.
     """
     check_words(quantiles, return_mode)
     return summarise(call_times(fn, warmup, rep, grad_to_none, device, sync_fn)[0], quantiles, return_mode)
@@ -61,7 +61,7 @@ def check_words(quantiles: Sequence[float] | None, return_mode: str) -> None:
     if return_mode not in MODES:
         raise unknown("return_mode", return_mode, MODES)
     if quantiles is not None and not all(0 <= share <= 1 for share in quantiles):
-        raise UsageError(f"quantiles lie between 0 and 1: {list(quantiles)}")
+        raise UsageError(f"quantiles must be between 0 and 1, not {list(quantiles)}")
 
 
 def call_times(
@@ -74,7 +74,7 @@ def call_times(
     *,
     answered: bool = False,
 ) -> tuple[list[float], Any]:
-    """Milliseconds of each single call that `do_bench` makes of its figure; with `answered`, also what one more call returns."""
+    """Milliseconds of each timed call, which `do_bench` summarises; with `answered`, also the output of one more call."""
     from steelyard.measuring.sample import quiet_collector
 
     task = Task(fn, prepare=_clearing(grad_to_none))
@@ -89,7 +89,7 @@ def call_times(
 
 
 def spend(take: Take, warmup: float, rep: float, now: Callable[[], float] = clocks.perf_counter) -> list[float]:
-    """The number of calls that fill the requested seconds."""
+    """The times of as many calls as fill the requested seconds, after a warm-up."""
     counts = counted(Fixed(warmup_time=warmup, repeat_time=rep), take, now)
     take(counts.warmup)
     return take(counts.repeats)
@@ -107,7 +107,7 @@ def summarise(times: Sequence[float], quantiles: Sequence[float] | None, return_
 
 @dataclass(frozen=True)
 class WaitedCall:
-    """A call that ends when a device has done its work, which threads of its runtime may do."""
+    """A call that returns only when the device has done its work; threads of its runtime may do that work."""
 
     fn: Callable[[], Any]
     wait: Callable[[], Any]
@@ -139,11 +139,11 @@ class CallTimer:
 
 
 def clock_for(task: Task, wait: Callable[[], Any] | None = None) -> CallTimer:
-    """The clock that sees what a call does, which it may have to make a few times to find out.
+    """The clock that can time a call; it may make a few calls to find out.
 
-    Events, where a CUDA device is in use and the call gives it work; the host's clock, waiting for the device, where the call
-    is so long that its launch does not matter, or where the stream in use shows no work of it; else the host's clock as it is.
-    `wait` is what waits for the device where torch.cuda cannot.
+    CUDA events if the call gives work to a CUDA device; the host's clock with a wait for the device if the call is so long that its
+    launch does not matter, or if the current stream shows no work; otherwise the plain host clock. `wait` waits for the device if
+    torch.cuda cannot.
     """
     cuda = cuda_in_use(task)
     if cuda is None:
@@ -163,9 +163,9 @@ def clock_for(task: Task, wait: Callable[[], Any] | None = None) -> CallTimer:
 
 
 def cuda_in_use(call: Callable[[], Any]) -> Any:
-    """torch.cuda, if this process has woken a device or a call wakes it; None otherwise, and nothing is imported to find out.
+    """torch.cuda if this process has initialised CUDA, or if `call` does; otherwise None. Imports nothing.
 
-    The call is made only where it could: torch is there, was built for CUDA, and no device is awake yet.
+    The call is made only if it could initialise CUDA: torch is loaded and was built for CUDA, and CUDA is not initialised yet.
     """
     torch = sys.modules.get("torch")
     cuda = getattr(torch, "cuda", None)
@@ -177,7 +177,7 @@ def cuda_in_use(call: Callable[[], Any]) -> Any:
 
 
 def _events() -> ModuleType:
-    """Imported by name because it brings torch along, which nothing that imports Steelyard may need."""
+    """The module with CUDA events; imported by name because it imports torch, which `import steelyard` must not need."""
     return importlib.import_module("steelyard.backends._device")
 
 
@@ -190,7 +190,7 @@ def _synchronised(wait: Callable[[], Any]) -> Callable[[], int]:
 
 
 def _taker(task: Task, device: Any = None, wait: Callable[[], Any] | None = None) -> Take:
-    """Single calls: with a cold cache where events time them, and without what waiting for an idle device costs."""
+    """A function that times single calls: with a cold cache if events time them, and less the cost of waiting for an idle device."""
     clock = clock_for(task, wait)
     if clock.name.startswith("device"):
         loop = clock.timer.bind(task)
@@ -215,7 +215,7 @@ def _both(first: Callable[[], None] | None, second: Callable[[], None]) -> Calla
 
 
 def _flusher(device: Any) -> Callable[[], None] | None:
-    """What overwrites the cache of a device that was named; reading a number back makes sure that it has happened."""
+    """A function that overwrites the cache of the named device; on torch devices it reads a number back, to wait until that is done."""
     if device is None:
         return None
     if str(device) == "cpu":
@@ -233,7 +233,7 @@ def _flusher(device: Any) -> Callable[[], None] | None:
 
 
 def _standing_on(device: Any) -> AbstractContextManager[Any]:
-    """A CUDA device that is named is the current one meanwhile, so that events are recorded where the work is."""
+    """Context in which the named CUDA device is the current one, so that events are recorded on it."""
     if device is None or not str(device).startswith("cuda"):
         return nullcontext()
     found: AbstractContextManager[Any] = _torch(device).cuda.device(device)
@@ -241,8 +241,8 @@ def _standing_on(device: Any) -> AbstractContextManager[Any]:
 
 
 def _torch(device: Any) -> Any:
-    """torch, for devices that only it knows."""
+    """Import torch, for devices that only torch supports."""
     try:
         return importlib.import_module("torch")
     except ImportError:
-        raise UsageError(f"only torch knows the device {str(device)!r}, and it is not installed here") from None
+        raise UsageError(f"the device {str(device)!r} needs torch, which is not installed here") from None

@@ -1,7 +1,7 @@
-"""Files that a user names, or that lie where a user can put them: opened in one way, bounded, and refused with the reason.
+"""Opens files that a user names or can replace: only plain files up to a size limit; the error for any other file gives the reason.
 
-Reading a pipe never ends and reading an endless file takes all memory, so only this module opens such files. The limits are defined here,
-and STEELYARD_MAX_FILE raises or lowers all of them at once.
+Reading a pipe may never end and reading an endless file takes all memory, so only this module opens such files. The limits are defined
+here, and STEELYARD_MAX_FILE raises or lowers all of them at once.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ SHEET = 32 * MIB
 RESULTS = 256 * MIB
 """Limit for results: runs, and the results of other tools."""
 LINE = 64 * MIB
-"""One line of a file of lines."""
+"""Limit for one line of a file that is read line by line."""
 SCARCE = 16 * MIB
-"""Where less than this is free, whatever failed may have failed for want of room."""
+"""Free disk space in bytes below which a failure may be due to a full disk."""
 BYTES_PER_VALUE = 16
-"""JSON with more values than one in so many bytes of its limit takes hundreds of times its size in memory."""
+"""Bytes of a file's size limit per JSON value allowed: JSON with more values takes hundreds of times its size in memory."""
 MOST_NAMES = 5000
 
 
@@ -46,7 +46,7 @@ class TooLarge(StoreError):
 
 
 def limit(usual: int) -> int:
-    """The most bytes to read where `usual` is the most by default."""
+    """The size limit in bytes: STEELYARD_MAX_FILE if it is set, else `usual`."""
     text = os.environ.get(VARIABLE, "").strip()
     if not text:
         return usual
@@ -57,7 +57,7 @@ def limit(usual: int) -> int:
 
 
 def no_room(folder: Path) -> str:
-    """What to do where something failed and the disk of a folder has hardly any room, which may be why; empty where it has."""
+    """Advice for a failure if the disk of a folder is nearly full, which may be the cause; empty if it is not."""
     try:
         free = shutil.disk_usage(folder).free
     except OSError:
@@ -66,7 +66,7 @@ def no_room(folder: Path) -> str:
 
 
 def open_plain(path: Path) -> BinaryIO:
-    """Open a plain file to read; anything else is refused: reading a pipe or a device would never end."""
+    """Open a plain file to read; anything else is refused, because reading a pipe or a device may never end."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except ValueError as error:
@@ -119,7 +119,7 @@ def check_values(content: bytes, largest: int, where: str) -> None:
 
 
 def open_named(path: Path, do: str = "name a file") -> BinaryIO:
-    """Open a file that a user named; the error says why not, and the nearest name."""
+    """Open a file that a user named; the error gives the reason and the most similar name."""
     try:
         return open_plain(path)
     except OSError as error:
@@ -127,7 +127,7 @@ def open_named(path: Path, do: str = "name a file") -> BinaryIO:
 
 
 def unreadable(path: Path, error: OSError, do: str = "name a file") -> UsageError:
-    """Why a file that a user named cannot be read."""
+    """The error for a file that a user named and that cannot be read."""
     if isinstance(error, FileNotFoundError):
         return UsageError(f"no such file: {str(path)!r}", do=did_you_mean(path.name, _names(path.parent)))
     wrong_kind = error.errno == errno.EINVAL
@@ -141,7 +141,7 @@ def _names(folder: Path) -> list[str]:
 
 
 def read_text(path: Path, usual: int = CONFIG) -> str:
-    """The text of a file that a user named, or an error that says why there is none."""
+    """The text of a file that a user named; an error gives the reason if it cannot be read."""
     try:
         text = read_whole(path, usual).decode("utf-8-sig")
     except OSError as error:
@@ -154,7 +154,7 @@ def read_text(path: Path, usual: int = CONFIG) -> str:
 
 
 def lines(file: BinaryIO, where: str) -> Iterator[bytes]:
-    """The lines of a file, each with its end; one that never ends is refused before it fills the memory."""
+    """The lines of a file, each with its line break; a line over the limit is refused before it fills the memory."""
     most = limit(LINE)
     number = 0
     while line := file.readline(most + 1):
@@ -165,7 +165,7 @@ def lines(file: BinaryIO, where: str) -> Iterator[bytes]:
 
 
 def first_line(path: Path) -> bytes:
-    """How a file begins, up to the longest line allowed; the caller handles an OSError."""
+    """The first line of a file, up to the longest line allowed; the caller handles an OSError."""
     with open_plain(path) as file:
         return file.readline(limit(LINE))
 
@@ -180,7 +180,7 @@ def existing(text: str) -> Path | None:
 
 
 def expanded(text: str | Path, what: str) -> Path:
-    """A place that a user typed, with `~` put in; `what` is its purpose, for the error if there is no such user."""
+    """A path that a user typed, with `~` expanded; `what` is its purpose, for the error if there is no such user."""
     try:
         return Path(text).expanduser()
     except RuntimeError:
@@ -189,7 +189,7 @@ def expanded(text: str | Path, what: str) -> Path:
 
 
 def real(path: Path) -> Path:
-    """Where a path leads; one that leads in circles is left as it is, and cannot be opened."""
+    """A path with its links resolved; a circular link is left as it is, and cannot be opened."""
     try:
         return path.resolve()
     except (OSError, RuntimeError):
@@ -197,7 +197,7 @@ def real(path: Path) -> Path:
 
 
 def unpacked(content: bytes, usual: int, where: str) -> bytes:
-    """What a file holds once gzip is undone, no larger than its limit; a file that is not packed is left as it is."""
+    """The content of a file, decompressed if it is gzip, no larger than its limit."""
     if not content.startswith(b"\x1f\x8b"):
         return content
     import gzip
@@ -209,7 +209,7 @@ def unpacked(content: bytes, usual: int, where: str) -> bytes:
         with gzip.GzipFile(fileobj=io.BytesIO(content)) as file:
             found = file.read(most + 1)
     except (OSError, EOFError, zlib.error) as error:
-        raise StoreError(f"cannot unpack {where!r}", why=str(error), do="it begins as gzip does, and is damaged or cut off") from None
+        raise StoreError(f"cannot unpack {where!r}", why=str(error), do="the gzip file is damaged or cut off: copy it again") from None
     if len(found) > most:
         raise too_large(f"{where} unpacked", len(found), most)
     return found
@@ -229,6 +229,6 @@ def sha256(path: Path) -> str:
 
 
 def sha256_of(paths: Sequence[Path]) -> str:
-    """The hash of a file, or of several by their content and their order, whatever they are called."""
+    """The hash of a file, or of several files by content and order; their names do not count."""
     own = [sha256(path) for path in paths]
     return own[0] if len(own) == 1 else hashlib.sha256("\n".join(own).encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""benchmark_v2's framework for Python, which bench files import as `framework`: its scenarios are measured as cases of ours.
+"""Our replacement for benchmark_v2's framework, which bench files import as `framework`: its scenarios are measured as our cases.
 
 from steelyard.hf import BenchmarkRunner, ModelBenchmark, ScenarioConfig
 """
@@ -69,7 +69,7 @@ class BenchmarkStatistics:
 
     @classmethod
     def from_measurements(cls, name: str, measurements: Sequence[float], unit: str = "seconds") -> BenchmarkStatistics:
-        """Of some values; the standard deviation is that of the values themselves, and percentiles lie between two of them."""
+        """The statistics of some values, with the population's standard deviation and interpolated percentiles."""
         if not measurements:
             raise ValueError("Cannot create statistics from empty measurements")
         values = [float(value) for value in measurements]
@@ -78,13 +78,13 @@ class BenchmarkStatistics:
         return cls(name, values, mean, statistics.median(values), spread, min(values), max(values), **shares, unit=unit)
 
     def plain(self) -> dict[str, Any]:
-        """As the result file has it; percentiles with too few values are marked."""
+        """The statistics as the result file has them; percentiles with too few values are marked."""
         weak = [name for name, least in SUPPORT.items() if len(self.measurements) < least]
         return asdict(self) | ({"too_few_values_for": weak} if weak else {})
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """By the line between the two nearest values."""
+    """A percentile of some values, interpolated linearly between the two nearest."""
     ordered, place = sorted(values), (len(values) - 1) * share / 100
     low = int(place)
     return ordered[low] + (ordered[min(low + 1, len(ordered) - 1)] - ordered[low]) * (place - low)
@@ -92,7 +92,7 @@ def percentile(values: Sequence[float], share: float) -> float:
 
 @dataclass
 class HardwareInfo:
-    """What a scenario ran on; memory in MB."""
+    """The hardware and versions that a scenario ran on; memory in MB."""
 
     gpu_name: str
     gpu_memory_total: int
@@ -119,7 +119,7 @@ def flush_memory() -> None:
 
 
 def get_sdpa_backend(backend_name: str | None) -> Any:
-    """PyTorch's own constant for a kernel of attention; None without PyTorch, or for a name that it does not know."""
+    """PyTorch's own constant for an attention kernel; None without PyTorch, or for an unknown name."""
     with suppress(ImportError, AttributeError):
         known = importlib.import_module("torch.nn.attention").SDPBackend
         return getattr(known, backend_name.upper(), None) if backend_name and backend_name.lower() in cases.KERNELS else None
@@ -127,13 +127,13 @@ def get_sdpa_backend(backend_name: str | None) -> Any:
 
 
 def get_available_sdpa_backends() -> list[str]:
-    """The kernels of attention that can run here: without a GPU, PyTorch has two."""
+    """The attention kernels that can run here; without a GPU, PyTorch has only two."""
     names = list(cases.KERNELS) if cases.device_here("cuda") == "cuda" else ["math", "flash_attention"]
     return [name for name in names if get_sdpa_backend(name) is not None]
 
 
 class SDPAContext:
-    """Attention by one kernel inside; where that cannot be had, a warning says so and nothing is changed."""
+    """Context in which attention uses one kernel; if that kernel is unknown, a warning is logged and nothing is changed."""
 
     def __init__(self, backend_name: str | None, logger: logging.Logger | None = None) -> None:
         self.backend_name, self.logger = backend_name, logger or logging.getLogger(__name__)
@@ -151,7 +151,7 @@ class SDPAContext:
 
 
 class GPUMonitor:
-    """Reads the first GPU's utilisation (percent) and memory (MB) every so many seconds between `start` and `stop`."""
+    """Reads the first GPU's utilisation (percent) and memory (MB) every `sample_interval` seconds between `start` and `stop`."""
 
     def __init__(self, sample_interval: float = 0.1, logger: logging.Logger | None = None) -> None:
         self.sample_interval, self.logger = sample_interval, logger or logging.getLogger(__name__)
@@ -160,19 +160,19 @@ class GPUMonitor:
         self._stack, self._log = ExitStack(), telemetry.Log()
 
     def start(self) -> None:
-        """Begin; a second call without a stop changes nothing."""
+        """Start reading; a second call without `stop` has no effect."""
         if self.meter is not None and not self._log.rows:
             self._log = self._stack.enter_context(telemetry.watch(self.meter, self.sample_interval))
 
     def stop(self) -> dict[str, Any]:
-        """End, with mean, most and least of what was read, or why there is nothing."""
+        """Stop reading, and return mean, maximum and minimum of the readings, or the reason why there are none."""
         self._stack.close()
         rows, self._log = self._log.rows, telemetry.Log()
         if not self.gpu_available:
             return {"gpu_monitoring_status": "disabled", "gpu_monitoring_reason": "no_gpus_available"}
         known = [row for row in rows if row.utilisation == row.utilisation and row.memory_used == row.memory_used]
         if _longest_gap(rows) >= MOST_FAILURES:
-            self.logger.warning("GPU monitoring: %d readings in a row had no answer", _longest_gap(rows))
+            self.logger.warning("GPU monitoring: %d readings in a row failed", _longest_gap(rows))
         if not known:
             return {"gpu_monitoring_status": "failed", "gpu_monitoring_reason": "no_samples_collected"}
         found: dict[str, Any] = {}
@@ -192,7 +192,7 @@ def _longest_gap(rows: Sequence[telemetry.MeterReading]) -> int:
 
 @functools.cache
 def get_hardware_info() -> HardwareInfo:
-    """What this machine and its PyTorch are, without importing it."""
+    """The hardware and versions of this machine, without importing PyTorch."""
     gpu = next(iter(nvidia.gpus()), {})
     torch, version = torch_here(), None
     cuda = torch.version.cuda if torch is not None else None
@@ -225,7 +225,7 @@ class ModelBenchmark(ABC):
 
     @abstractmethod
     def setup_model(self, config: ScenarioConfig) -> None:
-        """Get ready for a scenario."""
+        """Set the model up for a scenario."""
 
     @abstractmethod
     def cleanup_model(self) -> None:
@@ -233,11 +233,11 @@ class ModelBenchmark(ABC):
 
     @abstractmethod
     def measure_time_to_first_token(self, config: ScenarioConfig) -> float:
-        """Seconds to the first token."""
+        """Measure the seconds to the first token."""
 
     @abstractmethod
     def measure_latency(self, config: ScenarioConfig) -> TimingResult:
-        """One whole generation."""
+        """Time one whole generation."""
 
     def prepare_inputs(self, config: ScenarioConfig) -> Any:
         """A hook for benches; not called here."""
@@ -246,7 +246,7 @@ class ModelBenchmark(ABC):
 
 @dataclass
 class RequestBenchmark:
-    """A bench of ours: a scenario is a case of `generate/…`, of which one request gives all times."""
+    """Our own bench: a scenario is a case of `generate/…`, and one request gives all its times."""
 
     logger: logging.Logger
     preset: str | None = None
@@ -282,11 +282,11 @@ class ScenarioTask:
         except BaseException:
             self.clean()
             raise
-        untold = "a bench gives times alone"
+        untold = "a bench returns only times, no outputs to check"
         return Task(measure=self.iteration, cleanup=self.clean, inspect=self.inspect, repeatable=False, unverified=untold)
 
     def iteration(self) -> Reading:
-        """One iteration; a failing warm-up is only logged."""
+        """Run one iteration; a failing warm-up is only logged."""
         warm, self.calls = self.calls < self.config.warmup_iterations, self.calls + 1
         if not warm and not self.latencies and self.monitor:
             self.monitor.start()
@@ -313,7 +313,7 @@ class ScenarioTask:
         return Reading(latency, parts={} if first is None else {"ttft": first * 1e9})
 
     def inspect(self) -> dict[str, Any]:
-        """The bench's own values, and its own changes of the config."""
+        """The values that the bench reported, and what it changed in the config."""
         metrics = self.monitor.stop() if self.monitor else {}
         now = asdict(self.config)
         if now["variant"] != self.asked["variant"]:
@@ -352,7 +352,7 @@ def _asked() -> Counter[str]:
 
 
 class BenchmarkRunner:
-    """The original's runner: measures scenarios one after the other, and writes their file."""
+    """Replaces the original's runner: measures scenarios one after another, and writes their result file."""
 
     def __init__(self, logger: logging.Logger, output_dir: str = "benchmark_results") -> None:
         self.logger, self.output_dir = logger, str(output_dir)
@@ -361,7 +361,7 @@ class BenchmarkRunner:
     def run_benchmark(
         self, benchmark: Benchmark, configs: Sequence[ScenarioConfig], collect_gpu_metrics: bool = True
     ) -> Scenarios:  # fmt: skip
-        """Every config's result by its name; one that fails has its status and reason in place of measurements."""
+        """Measure every config, and return the results by name; a failed one has status and reason instead of measurements."""
         found: Scenarios = {}
         for config in configs:
             self.logger.info("Running benchmark for config: %s", config.name)
@@ -431,7 +431,7 @@ class BenchmarkRunner:
 
 
 def _uses_torch(kind: type) -> bool:
-    """Whether a bench works with PyTorch: it is here already, or the file of the bench imports it somewhere, as in `setup_model`."""
+    """Whether a bench uses PyTorch: it is imported already, or the bench's file imports it anywhere, such as in `setup_model`."""
     if torch_here() is not None:
         return True
     own = {getattr(sys.modules.get(each.__module__), "__file__", None) for each in kind.__mro__} - {None, __file__}
@@ -439,7 +439,7 @@ def _uses_torch(kind: type) -> bool:
 
 
 def _again(case: Case) -> Case:
-    """The case, or for a repetition a case with a different id."""
+    """The case; for a repetition, the case with a different id."""
     _asked()[case.id] += 1
     count = _asked()[case.id]
     return replace(case, params=(*case.params, ("again", count))) if count > 1 else case
@@ -458,14 +458,14 @@ def _repository(folder: Path) -> str:
 
 
 def _stem_of(kind: type) -> str:
-    """The bench file that a class is from, in letters that a case's name may have."""
+    """The name of the bench file of a class, with only characters that a case's name may have."""
     file = getattr(sys.modules.get(kind.__module__), "__file__", None)
     name = Path(file).stem if file else kind.__module__
     return "".join(char if char.isalnum() or char in "_.-" else "_" for char in name) or "bench"
 
 
 def _threads() -> int:
-    """How many threads this process was started for."""
+    """How many threads this process was started with (OMP_NUM_THREADS)."""
     given = os.environ.get("OMP_NUM_THREADS", "1")
     return max(1, int(given)) if given.isdecimal() else 1
 

@@ -33,13 +33,13 @@ hf.put_in_place()
 
 
 def init(folder: Path) -> None:
-    """Write the files with which the original's own commands run; existing files are not changed."""
+    """Write files that make the original's own commands run Steelyard; existing files are not changed."""
     made = {folder / "run_benchmarks.py": RUNNER, folder / "framework.py": FRAMEWORK}
     for path in sorted(Path(benches.__path__[0]).glob("*_benchmark.py")):
         text = path.read_text(encoding="utf-8")
         made[folder / "benches" / path.name] = text.replace("\nimport logging\n", f"\n{ABOVE}import logging\n", 1)
     if there := [path for path in made if path.exists()]:
-        _end(f"error: {there[0]} is there already\n  name another folder, or use it as it is: steelyard as hf run_benchmarks")
+        _end(f"error: {there[0]} exists already\n  name another folder, or run without these files: steelyard as hf run_benchmarks")
     (folder / "benches").mkdir(parents=True, exist_ok=True)
     for path, text in made.items():
         path.write_text(text, encoding="utf-8")
@@ -54,7 +54,7 @@ def main(words: list[str]) -> None:
         init(Path(*words[1:2]))
         return
     if not Path(words[0]).is_file():
-        _end(f"error: there is no such file: {words[0]!r}\n  name the bench file that is to be run")
+        _end(f"error: no such file: {words[0]!r}\n  name the bench file to run")
     sys.argv[:] = words
     sys.path.insert(0, str(Path(words[0]).resolve().parent))
     runpy.run_path(words[0], run_name="__main__")

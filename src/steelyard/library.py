@@ -26,17 +26,17 @@ if TYPE_CHECKING:
 
 
 BUSY = 0.5
-"""CPUs of other work from which a result mentions it."""
+"""CPUs kept busy by other programs from which on a result mentions them."""
 MORE_THAN_ONE = 1.2
-"""CPU seconds per second above which more than one thread was at work."""
+"""CPU seconds per second from which on more than one thread must have run."""
 
 
 @dataclass(frozen=True, repr=False)
 class Measurement:
-    """The result of `measure`: figures with intervals, the raw sample they come from, the clock that took it, and the conditions.
+    """The result of `measure`: figures with intervals, the raw sample they come from, the clock used, and the conditions.
 
-    `threads` are those of torch in this process, where it is loaded, `cpus` how many CPUs the function kept busy, and
-    `other_load` how many other processes did meanwhile.
+    `threads` is the number of torch threads in this process, if torch is loaded; `cpus` is how many CPUs the function kept busy, and
+    `other_load` how many CPUs other processes kept busy meanwhile.
     """
 
     figures: dict[str, Figure]
@@ -65,11 +65,11 @@ class Measurement:
         return " · ".join(words)
 
     def __repr__(self) -> str:
-        """In one line; the raw sample is in `sample`."""
+        """The result in one line; the raw sample is in `sample`."""
         return f"<{type(self).__name__}: {self}>"
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data: every figure with its interval in SI units, the raw samples, and the conditions."""
+        """Every figure with its interval in SI units, the raw samples and the conditions, as plain data."""
         told = {"clock": self.clock, "threads": self.threads, "cpus": self.cpus, "other_load": self.other_load, "noise": self.sample.noise}
         return {
             "figures": {name: asdict(figure) for name, figure in self.figures.items()},
@@ -78,7 +78,7 @@ class Measurement:
         }
 
     def to_frame(self, library: str | None = None) -> Any:
-        """A data frame of pandas or polars, with a row for each figure."""
+        """The figures as a data frame of pandas or polars, with one row each."""
         from steelyard.notebook import frame
 
         return frame([{"metric": name, **asdict(figure)} for name, figure in self.figures.items()], library)
@@ -98,13 +98,13 @@ class Measurement:
 
 
 def torch_threads() -> int | None:
-    """How many threads torch has in this process; None where it is not loaded, and nothing is loaded to find out."""
+    """The number of torch threads in this process; None if torch is not loaded. Imports nothing."""
     torch = sys.modules.get("torch")
     return int(torch.get_num_threads()) if torch is not None and hasattr(torch, "get_num_threads") else None
 
 
 def threads_here(threads: int | None, cpus: float | None = None) -> str:
-    """How many threads this process measured with, and that `steelyard run` has one, where that is another number."""
+    """How many threads this process measured with; if it is not one, with a note that `steelyard run` uses one."""
     if threads is not None:
         return "1 thread" if threads == 1 else f"{threads} threads (steelyard run: 1)"
     return f"{cpus:.1f} CPUs in use (steelyard run: 1 thread)" if cpus is not None and cpus >= MORE_THAN_ONE else ""
@@ -120,7 +120,7 @@ def check_keywords(
 ) -> None:
     """Check the keywords for the functions: one that is also an option of ours, or that no function takes, is an error.
 
-    `keywords` are those for the functions, `options` all of ours: one that has its default was not given.
+    `keywords` are those for the functions, `options` are all of ours; an option with its default value counts as not given.
     """
     given = {name for name, value in options.items() if value != (who.__kwdefaults__ or {})[name]}
     for fn in functions:
@@ -129,14 +129,14 @@ def check_keywords(
         if both := sorted(given & known):
             raise UsageError(
                 f"{both[0]} is an option of {who.__name__} and an argument of {name}", why="it is ambiguous which of the two is meant",
-                do=f"bind the function's own: {who.__name__}(functools.partial({name}, {both[0]}=…), …)",
+                do=f"bind the function's argument: {who.__name__}(functools.partial({name}, {both[0]}=…), …)",
             )  # fmt: skip
         if not any_other and (strange := sorted(set(keywords) - known)):
             raise unknown(f"argument of {name}, or option of {who.__name__}", strange[0], {*known, *options})
 
 
 def _parameters(fn: Callable[..., Any]) -> tuple[set[str], bool]:
-    """Names that a function takes by keyword, less those bound already, and whether it takes any; one that does not say takes any."""
+    """Names that a function takes by keyword, except bound ones, and whether it takes any keyword (also if it has no signature)."""
     try:
         found = inspect.signature(fn).parameters.values()
     except (TypeError, ValueError):
@@ -189,7 +189,7 @@ def measure(
 def run(experiment: Experiment | str | os.PathLike[str], *, store: str | os.PathLike[str] | None = None, **settings: Any) -> Run:
     """Run an experiment object, a suite by name or an experiment file, in isolated workers, and return the saved run.
 
-    A notebook shows how far it is in a bar, a terminal in a live line.
+    Progress is shown as a bar in a notebook, and as a live line on a terminal.
     """
     from steelyard import codec, registry
     from steelyard.engine import conduct

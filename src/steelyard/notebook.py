@@ -30,7 +30,7 @@ MOST_DOTS, LABEL = 400, 80
 def frame(rows: Sequence[Mapping[str, Any]], library: str | None = None) -> Any:
     """Rows as a data frame of pandas or polars: the named library, else the one in use, else the first installed."""
     if library is not None and library not in FRAMES:
-        raise UsageError(f"no data frames of {library!r}", do=f"name one of {', '.join(FRAMES)}")
+        raise UsageError(f"no data frame library named {library!r}", do=f"name one of {', '.join(FRAMES)}")
     for name in [library] if library else sorted(FRAMES, key=lambda name: name not in sys.modules):
         try:
             made: Any = importlib.import_module(name)
@@ -38,20 +38,20 @@ def frame(rows: Sequence[Mapping[str, Any]], library: str | None = None) -> Any:
             continue
         return made.DataFrame(list(rows))
     raise UsageError(
-        f"no data frame can be made: {library or ' or '.join(FRAMES)} is not installed",
-        do=f"pip install {library or FRAMES[0]}, or take to_dict()",
+        f"cannot make a data frame: {library or ' or '.join(FRAMES)} is not installed",
+        do=f"pip install {library or FRAMES[0]}, or use to_dict()",
     )
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table in HTML whose cells are ready."""
+    """An HTML table; the cells are HTML already, the heads plain text."""
     top = "".join(f"<th style='{CELL};font-weight:600'>{escape(head)}</th>" for head in heads)
     body = "".join("<tr>" + "".join(f"<td style='{CELL}'>{cell}</td>" for cell in row) + "</tr>" for row in rows)
     return f"<table style='border-collapse:collapse'><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>"
 
 
 def dots(values: Sequence[float], figure: Figure) -> str:
-    """Every sample in the order in which it was taken, with the interval of the median behind it."""
+    """An SVG of the samples in the order in which they were taken, with the interval of the median behind them."""
     step = max(1, math.ceil(len(values) / MOST_DOTS))
     shown = list(values[::step])
     if len(shown) < 2:
@@ -89,18 +89,18 @@ class Reach:
 
     @classmethod
     def of(cls, values: Iterable[float]) -> Reach | None:
-        """From the least to the most; nothing where there are none."""
+        """An axis from the smallest to the largest positive value; None if there is none."""
         known = [value for value in values if value > 0 and math.isfinite(value)]
         return cls(min(known), max(known)) if known else None
 
     def x(self, value: float) -> float:
-        """Where a value stands, in pixels."""
+        """The position of a value, in pixels."""
         span = math.log(self.high / self.low) or 1.0
         return round(EDGE + (WIDE - 2 * EDGE) * math.log(value / self.low) / span, 1)
 
 
 def bar(reach: Reach | None, value: float | None, low: float | None, high: float | None, *, even: bool = False) -> str:
-    """A value with its interval on the table's axis; `even` marks where nothing changes."""
+    """An SVG of a value with its interval on the table's axis; `even` adds a line at a ratio of 1."""
     if reach is None or not value or value <= 0:
         return ""
     lines = [f"<line x1='{reach.x(1)}' x2='{reach.x(1)}' y1='0' y2='{TALL}' stroke='currentColor' stroke-dasharray='2 2'/>"] if even else []
@@ -184,7 +184,7 @@ def _name(record: Record) -> str:
 
 
 def readable(run: Run) -> ShownRun:
-    """The same run in that form."""
+    """A run as a `ShownRun`."""
     return ShownRun(**{item.name: getattr(run, item.name) for item in fields(Run)})
 
 
@@ -213,12 +213,12 @@ class NotebookBar:
         """Nothing is drawn while a case is measured."""
 
     def finished(self, record: Record) -> None:
-        """Show that a case has its record."""
+        """Show that a case is finished."""
         self.done, self.doing = self.done + 1, ""
         self._draw()
 
     def waiting(self, text: str) -> None:
-        """Show that another run has the machine."""
+        """Show what the run is waiting for, such as another run on this machine."""
         self.doing = clean(text)
         self._draw()
 
@@ -242,7 +242,7 @@ class Quiet:
 
 
 def watch(total: int) -> NotebookBar | Progress | Quiet:
-    """A bar in a notebook, a live line on a terminal, and else nothing."""
+    """The progress display for this session: a bar in a notebook, a live line on a terminal, otherwise nothing."""
     shell = sys.modules.get("IPython")
     here = shell.get_ipython() if shell is not None else None
     if here is not None and getattr(here, "kernel", None) is not None:

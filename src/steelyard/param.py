@@ -1,10 +1,10 @@
-"""PARAM's benchmark from Python: write arguments and configs as data, run them, get the records that the file would hold.
+"""PARAM's benchmark from Python: write arguments and configs as data, run them, get the records that the output file would have.
 
     from steelyard.param import config, run, spec, tensor
 
     records = run(config("torch.mm", spec(tensor(128, 64), tensor(64, 32))), iterations=10, backward=True)
 
-Configs are plain dictionaries in the file's own grammar, so whatever a file can say can be added by hand.
+Configs are plain dictionaries in the grammar of PARAM's config files, so everything that a file can contain can be added by hand.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def spec(*args: Any, **kwargs: Any) -> Spec:
 
 
 def argument(item: Any) -> Argument:
-    """An argument from a value of Python, unless it is one already."""
+    """A Python value described as an argument, unless it is one already."""
     if isinstance(item, Mapping) and "type" in item:
         return dict(item)
     if item is None:
@@ -62,11 +62,11 @@ def argument(item: Any) -> Argument:
         return value("complex", [item.real, item.imag])
     if isinstance(item, (list, tuple)):
         return value("tuple" if isinstance(item, tuple) else "genericlist", [argument(part) for part in item])
-    raise UsageError(f"no argument can be made of {item!r}", do="describe it with tensor(…) or value(…)")
+    raise UsageError(f"cannot make an argument from {item!r}", do="describe it with tensor(…) or value(…)")
 
 
 def config(op: str, inputs: Spec | Sequence[Spec], builds: Spec | Sequence[Spec] | None = None, **info: Any) -> dict[str, Any]:
-    """A config of one operator: its inputs, and its builds where it is built first (`builds=[]` builds it with nothing).
+    """A config of one operator: its inputs, and its builds if it must be built first (`builds=[]` builds it without arguments).
 
     `info` are further keys of the operator, such as input_iterator="RangeConfigIterator" or seed=7.
     """
@@ -79,13 +79,16 @@ def config(op: str, inputs: Spec | Sequence[Spec], builds: Spec | Sequence[Spec]
 
 
 def together(configs: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """Several configs as one; entries of one operator follow each other, if nothing else about it differs."""
+    """Merge several configs into one; an operator in several of them gets all their entries, if nothing else about it differs."""
     found: dict[str, Any] = {}
     for op, info in (item for config in configs for item in config.items()):
         if op not in found:
             found[op] = {**info, "config": [*info.get("config", [])]}
         elif {**found[op], "config": []} != {**info, "config": []}:
-            raise UsageError(f"{op} is given twice and not in the same way", do="use one iterator and generator for it, or run it apart")
+            raise UsageError(
+                f"{op} is in two configs that differ in more than inputs",
+                do="use one iterator and generator for it, or run each config alone",
+            )
         else:
             found[op]["config"] += info.get("config", [])
     return found
@@ -99,11 +102,11 @@ class Listening(ConfigWatch):
     mistakes: list[Mistake] = field(default_factory=list)
 
     def mistake(self, mistake: Mistake) -> None:
-        """For the error, or for a warning."""
+        """Keep a mistake, for the error or for a warning."""
         self.mistakes.append(mistake)
 
     def warning(self, text: str) -> None:
-        """As Python warns."""
+        """Issue a Python warning."""
         warnings.warn(text, stacklevel=2)
 
     def waiting(self, text: str) -> None:
@@ -111,7 +114,7 @@ class Listening(ConfigWatch):
         warnings.warn(text, stacklevel=2)
 
     def finished(self, line: Line) -> None:
-        """For the caller."""
+        """Keep a record for the caller."""
         self.records.append(line)
 
 
@@ -126,7 +129,7 @@ class Outcome:
 
 
 def run(configs: Configs, *, warmup: int = 1, iterations: int = 1, device: str = "cpu", **options: Any) -> list[Line]:
-    """Run configs in a worker process and return their records; a config that fails has that in its record.
+    """Run configs in a worker process and return their records; the record of a failed config has the reason.
 
     `options` are those of the command line (`backward=True`, `exec_mode="continuous"`, `files=["my_ops.py"]`). A mistake in a
     config is an error before anything runs.
@@ -135,16 +138,16 @@ def run(configs: Configs, *, warmup: int = 1, iterations: int = 1, device: str =
 
 
 def run_to_file(configs: Configs, output: str | os.PathLike[str], *, keep_going: bool = False, **options: Any) -> Outcome:
-    """The same with an output file: exactly the one named if it ends in .json, else a new one that begins so.
+    """Like `run`, and write an output file: exactly `output` if it ends in .json, else a new file whose name begins with it.
 
-    With `keep_going` mistakes are warnings, and the good configs are measured.
+    With `keep_going` mistakes are warnings, and the valid configs are measured.
     """
     words = {"iteration" if name == "iterations" else name: item for name, item in options.items()}
     return carry_out(configs, Options.from_plain({**words, "output_prefix": os.fspath(output)}), to_file=True, strict=not keep_going)
 
 
 def carry_out(configs: Configs, options: Options, *, to_file: bool = False, strict: bool = True) -> Outcome:
-    """One whole session, as the command line has it; with a file, its run is kept in the store as well."""
+    """Run one whole session, as the command line does; with a file, the run is saved in the store as well."""
     from steelyard.dialects.param import session
     from steelyard.store.runs import Store
 
@@ -165,20 +168,20 @@ def _source(configs: Configs) -> expand.Source:
 
 
 def _plain(config: Mapping[str, Any]) -> dict[str, Any]:
-    """As a file would hold it: tuples are lists, and whole numbers of other libraries are numbers."""
+    """A config as a file would have it: tuples become lists, and integers of other libraries become Python's."""
     try:
         found: dict[str, Any] = json.loads(json.dumps(config, default=operator.index))
     except (TypeError, ValueError, RecursionError) as error:
-        raise UsageError("a config holds plain data: numbers, texts, lists and dictionaries", why=str(error)) from None
+        raise UsageError("a config must be plain data: numbers, texts, lists and dictionaries", why=str(error)) from None
     return found
 
 
 def run_here(
     configs: Configs, *, warmup: int = 1, iterations: int = 1, device: str = "cpu", executor: Executor | None = None, **options: Any
 ) -> list[Line]:
-    """Run configs in this process, which loads torch and users' files; a crash of an operator is then yours.
+    """Run configs in this process, which then loads torch and users' files; an operator that crashes ends this process.
 
-    `executor` runs each prepared call in your own way; what it returns is the record's metric.
+    `executor` runs each prepared call in your own way; its result is the record's metric.
     """
     return here.run(_source(configs), _asked(warmup, iterations, device, options), executor)
 
@@ -191,10 +194,10 @@ def measure_call(
     forward: Callable[..., Any], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None, *,
     name: str = "call", id: str = "0|0|0", warmup: int = 1, iterations: int = 1, device: str = "cpu", **options: Any,
 ) -> dict[str, Any]:  # fmt: skip
-    """Time a function over arguments of your own in this process, and return the `metric` of a record."""
+    """Time a function with your own arguments in this process, and return the `metric` of a record."""
     return here.measure(forward, args, kwargs or {}, f"{name}|{id}", _asked(warmup, iterations, device, options))
 
 
 def read_records(path: str | os.PathLike[str]) -> list[Line]:
-    """The records of an output file, PARAM's or ours; where a config was measured again, the last."""
+    """The records of an output file, PARAM's or ours; only the last one of a config that was measured several times."""
     return list(lines.read(Path(path)).records.values())

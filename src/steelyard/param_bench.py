@@ -21,7 +21,7 @@ def main(words: list[str]) -> None:
         print("usage: python -m steelyard.param_bench SCRIPT.py [ARGUMENT...]", file=sys.stderr)
         raise SystemExit(0 if words else 2)
     if not Path(words[0]).is_file():
-        print(f"error: there is no such file: {words[0]!r}\n  name the Python script that is to be run", file=sys.stderr)
+        print(f"error: no such file: {words[0]!r}\n  name the Python script to run", file=sys.stderr)
         raise SystemExit(2)
     sys.argv[:] = words
     sys.path.insert(0, str(Path(words[0]).resolve().parent))

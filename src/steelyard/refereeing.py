@@ -1,4 +1,4 @@
-"""The referee from Python: judge a candidate against a reference, both given as files or as functions of files."""
+"""The referee from Python: judge a candidate against a reference, both given as files or as functions defined in files."""
 
 from __future__ import annotations
 
@@ -67,11 +67,11 @@ def judge(
     **options: Any,
 ) -> Ruling:
     """Judge whether a candidate's answers are right and whether it is faster than the reference; expected answers and the clock are in
-    processes of their own.
+    separate processes.
 
-    Both are files (`steelyard judge` knows the layouts), `FILE.py::name`, or functions that a file defines. `inputs` makes the inputs
-    of a call from a seed, or is one set of them, from which similar ones are drawn. Options are those of the command: device, budget,
-    margin, timeout, memory, threads, in_place, persistent, reuses_output, precision, rtol, atol, kernels.
+    Both are files (for the layouts see `steelyard judge --help`), `FILE.py::name`, or functions that a file defines. `inputs` is a function
+    that makes the inputs of a call from a seed, or one set of inputs, from which similar ones are drawn. Options are those of the command:
+    device, budget, margin, timeout, memory, threads, in_place, persistent, reuses_output, precision, rtol, atol, kernels.
     """
     for ruling in judge_all(reference, [candidate], inputs=inputs, only=only, **options):
         return ruling
@@ -86,10 +86,10 @@ def judge_all(
     only: Sequence[str] = (),
     **options: Any,
 ) -> Iterator[Ruling]:
-    """Judge many candidates, as they come; each has a process of its own, and the reference stays warm between them.
+    """Judge many candidates one after another, and yield each ruling when it is ready.
 
-    An iterator of candidates is asked for the next one when the last has its ruling, so a search can use each ruling for its next
-    candidate.
+    Each candidate has its own process, and the reference stays warm between them. The next candidate is taken from an iterator
+    only after the last ruling, so a search can use each ruling for its next candidate.
     """
     from steelyard.engine.referee import judging
 
@@ -126,7 +126,7 @@ def judge_options(given: dict[str, Any]) -> JudgeOptions:
 
 
 def _problem(reference: str | Path | Callable[..., Any], inputs: Any, folder: Path) -> str:
-    """A reference as something that a layout reads; functions are brought together in a file of ours that loads theirs."""
+    """The reference as a file that a layout can read; for functions we write a file that loads them from theirs."""
     if inputs is None and not callable(reference):
         return str(reference)
     named = _place(reference, "the reference") if callable(reference) else str(reference)
@@ -152,7 +152,7 @@ def _load(variable: str, file: str, name: str) -> str:
 
 
 def _like(values: tuple[Any, ...], folder: Path) -> str:
-    """Given inputs kept as plain arrays, and the function that draws others like them."""
+    """Save the given inputs as plain arrays, and return the source of a function that draws similar ones."""
     import numpy as np
 
     kept, kinds = {}, []
@@ -168,14 +168,17 @@ def _like(values: tuple[Any, ...], folder: Path) -> str:
             kept[str(place)] = np.asarray(value)
             kinds.append("value")
         else:
-            raise UsageError(f"input {place} is {type(value).__name__}", do="give inputs= a function of a seed that makes them")
+            raise UsageError(
+                f"cannot draw inputs like input {place}, a {type(value).__name__}",
+                do="give a function that makes inputs from a seed: inputs=…",
+            )
     with (folder / "like.npz").open("wb") as file:
         np.savez(file, allow_pickle=False, **kept)
     return LIKE.format(kinds=kinds)
 
 
 def _place(function: Callable[..., Any], what: str) -> str:
-    """Where a function is defined, as FILE::name, which its own process loads; an error for a function that is not in a file."""
+    """Where a function is defined, as FILE::name, for the process that will load it; an error if it is not at the top level of a file."""
     name = getattr(function, "__qualname__", type(function).__name__)
     try:
         file = inspect.getsourcefile(inspect.unwrap(function))
@@ -183,7 +186,7 @@ def _place(function: Callable[..., Any], what: str) -> str:
         file = None
     if file is None or not Path(file).is_file() or "<" in name or "." in name:
         raise UsageError(
-            f"{what} is {name}, which no file defines at its top", why="candidates and references are loaded by processes of their own",
+            f"{what} is {name}, which is not at the top level of a file", why="candidates and references are loaded by other processes",
             do="put the function into a file, and give that, or FILE.py::name",
         )  # fmt: skip
     return f"{file}::{name}"

@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 HOME, NORMED = "torchao/", "ln_linear"
 NOTHING = (None, "", "baseline")
 PASSED_OVER = ("high_precision_dtype",)
-"""Arguments that the original passes to every recipe, though few use them."""
+"""Arguments that the original passes to every recipe although few use them; they are accepted and ignored."""
 
 
 def string_to_config(quantization: str | None, sparsity: str | None = None, *, device: str = "", **kwargs: Any) -> Any:
-    """The config of a recipe string, such as `int4wo-128-hqq`, to be given to torchao's `quantize_`; None for the baseline.
+    """The config for torchao's `quantize_` that a recipe string such as `int4wo-128-hqq` means; None for the baseline.
 
-    Options by name go to the recipe beside those written behind its name. A sparsity gives a function that changes a model in place,
-    since weights are pruned first. What cannot be had here raises Unsupported with the reason.
+    Keyword options are passed to the recipe in addition to the suffixes of its name. A sparsity gives a function that changes a model in
+    place, since weights are pruned first. A recipe that cannot run here raises Unsupported with the reason.
     """
     from steelyard.dialects.torchao.layers import SPARSE, sparse_variant
 
@@ -37,7 +37,7 @@ def string_to_config(quantization: str | None, sparsity: str | None = None, *, d
         if not sparse_variant(sparsity):
             raise unknown("sparsity", sparsity, SPARSE.values())
         if quantization not in NOTHING:
-            raise UsageError(f"{quantization} and {sparsity} are two steps", do="ask for each config, and apply one after the other")
+            raise UsageError(f"{quantization} and {sparsity} are two steps", do="get a config for each, and apply one after the other")
         quantization = sparse_variant(sparsity)
     if quantization in NOTHING:
         return None
@@ -72,7 +72,7 @@ def create_model_and_input_data(
 ) -> tuple[Any, Any]:
     """A model with seeded weights and its input, or a tuple of several: one of TorchAO's, of yours, or any workload by its full name.
 
-    `ln_linear_silu` names the activation too. A workload takes those of the sizes that it has axes for.
+    `ln_linear_silu` names the activation too. A workload gets only the sizes that it has axes for.
     """
     from steelyard.backends.torch import Torch
 
@@ -92,7 +92,7 @@ def create_model_and_input_data(
 
 
 def _definitions(kind: str, name: str) -> dict[str, Any]:
-    """Ours, then those of the packages that have this name as an entry point, and of the modules that are imported already."""
+    """Definitions of one kind: built in, from packages with this name as an entry point, and from modules that are imported already."""
     for point in registry.entry_points(kind):
         if name == point or name.startswith(f"{point}-"):
             registry.load_entry(kind, point)

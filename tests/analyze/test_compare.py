@@ -235,7 +235,7 @@ def test_notes_name_commits_and_versions() -> None:
         return RunsSide(name, (run(name, records, hour, machine={"git": {"commit": commit, "dirty": name == "h"}}),))
 
     notes = compare(made("b", "a" * 40, "2.12.0", 0), made("h", "b" * 40, "2.13.0", 1)).notes
-    assert "base is of commit aaaaaaaaaa, head of bbbbbbbbbb with changes" in notes
+    assert "base is at commit aaaaaaaaaa, head at bbbbbbbbbb with changes" in notes
     assert "versions differ: torch 2.12.0 → 2.13.0" in notes
 
 

@@ -93,7 +93,7 @@ def test_hyperfine_has_the_median_of_its_runs_and_what_failed(tmp_path: Path) ->
     assert time(path, "sleep 0.1") == (0.2, None, None, 3)
     assert time(path, "bare")[0] == 2.0
     found = records(path)
-    assert (found["false"].status, found["false"].reason) == ("failed", "2 of 3 runs ended with another exit code than 0")
+    assert (found["false"].status, found["false"].reason) == ("failed", "2 of 3 runs ended with an exit code other than 0")
 
 
 def test_google_benchmark_repetitions_units_and_errors(tmp_path: Path) -> None:

@@ -161,7 +161,7 @@ def test_a_case_weighed_against_itself_elsewhere_has_two_times_two_commits_and_a
     finding = found.findings[0]
     assert finding.was and finding.now and (finding.was.value, finding.now.value) == (1e-3, 1.1e-3)
     assert finding.repeat == f"steelyard run b.py '{A}' --vs-path '../other build'"
-    assert "base is of commit bbbbbbbbbb, head of aaaaaaaaaa with changes" in found.notes
+    assert "base is at commit bbbbbbbbbb, head at aaaaaaaaaa with changes" in found.notes
     old = replace(weighed, base=Arm(A, "path:../other build"), head=Arm(A))
     before = replace(whole, runs=(replace(run, pairs=(old,)),))
     finding = gate(before, before, Policy()).findings[0]

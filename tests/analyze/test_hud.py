@@ -343,7 +343,7 @@ def test_a_figure_that_was_0_is_judged_in_the_gate() -> None:
 
 def test_a_figure_of_no_known_direction_is_told_and_not_judged() -> None:
     base, head = with_figure("frobs", 1.0, "none"), with_figure("frobs", 9.0, "none")
-    assert any("no direction is known of frobs" in note for note in gate(base, head, HUD).notes)
+    assert any("it is unknown which direction of frobs is better" in note for note in gate(base, head, HUD).notes)
     assert gate(base, head, Policy(hud=HudPolicy(ratios=(RatioRule("frobs", "down"),)))).exit_code == 4
 
 
@@ -372,7 +372,7 @@ def test_a_rule_for_a_figure_that_nothing_has_is_a_mistake_and_one_that_is_idle_
         judged({A: 1e-3}, {A: 1e-3}, Policy(hud=HudPolicy(ratios=(RatioRule("tim"),))))
     found = judged({A: 1e-3}, {A: 1e-3}, Policy(hud=HudPolicy(ratios=(ANY, RatioRule("latency"), RatioRule("qps")), windows=HudWindows())))
     assert any('hud.ratio."qps" in the policy' in note for note in found.notes)
-    assert any("steelyard as v3 policy applies it" in note for note in found.notes)
+    assert any("steelyard as v3 policy uses it" in note for note in found.notes)
 
 
 def test_a_rule_against_the_direction_is_refused_by_the_gate() -> None:

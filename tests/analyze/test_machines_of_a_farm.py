@@ -52,7 +52,9 @@ def test_one_key_that_two_conductors_gave_to_unlike_machines_is_incomparable() -
     ]
     found = {delta.head: delta for delta in compare(*sides).deltas}
     assert [found[case(number)].verdict == "incomparable" for number in range(4)] == [False, True, False, False]
-    assert found[case(1)].reason == ("measured on unlike machines of one description: copies takes 30 % more on one than on the other")
+    assert found[case(1)].reason == (
+        "measured on machines of one description but different speed: copies takes 30 % more on one than on the other"
+    )
 
 
 @pytest.mark.parametrize("told", [3, {"copies": "fast"}, {"copies": -1.0}, {"copies": True, "spread": "x"}])

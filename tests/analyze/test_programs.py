@@ -91,7 +91,7 @@ def test_a_difference_has_the_sums_first_and_then_what_differs_most() -> None:
         ("all", "operations", 9, 9), ("all", "launched", 2, 2), ("fusion", "input", 0, 1), ("fusion", "loop", 1, 0),
         ("operation", "exp", 0, 1), ("operation", "tanh", 1, 0),
     ]  # fmt: skip
-    assert summary_words(rows) == "as many operations, of other kinds"
+    assert summary_words(rows) == "as many operations, but of other kinds"
     assert summary_words(differences(base, base)) == "the same operations"
     fewer = [ProgramChange("all", "operations", 9, 5), ProgramChange("fusion", "loop", 3, 1)]
     assert summary_words(fewer) == "5 operations instead of 9, 2 fusions fewer"

@@ -371,7 +371,7 @@ def test_a_device_without_timed_events_is_unsupported_with_the_reason(device: De
     for api, why in (
         (SimpleNamespace(), "no Event"),
         (SimpleNamespace(Event=Plain), "no record, query, synchronize, elapsed_time"),
-        (SimpleNamespace(Event=Narrow), "keep no time"),
+        (SimpleNamespace(Event=Narrow), "record no times"),
         (SimpleNamespace(Event=Untimed), "built without SYCL"),
     ):
         with pytest.raises(Unsupported) as caught:
@@ -390,7 +390,7 @@ def test_work_that_cannot_be_captured_is_unsupported(device: Device) -> None:
 
 @pytest.mark.parametrize("kind", ["abacus", "nn"])
 def test_a_device_kind_torch_does_not_know_is_unsupported(kind: str) -> None:
-    with pytest.raises(Unsupported, match="knows no device kind"):
+    with pytest.raises(Unsupported, match="has no device kind"):
         _device.open_api(kind)
 
 

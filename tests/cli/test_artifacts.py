@@ -67,7 +67,7 @@ def heavy(folder: Path, size: int) -> ArtifactSet:
         ("fetch gone", "no artifacts at gone"), ("fetch nosuch://x", "not an address"),
         ("fetch http://127.0.0.1:1/x", "check the address and the network"), ("fetch good#sha256=beef", "is not a sha256"),
         ("fetch good -o file", "cannot write file"), ("reduce artifact:gone.mlir -B xla -o bug", "no such file"),
-        ("reduce op/softmax -o bug", "is no exported program"),
+        ("reduce op/softmax -o bug", "is not an exported program"),
         ("reduce artifact:good -B xla,iree -o bug", "not a backend name: 'xla,iree'"),
         ("reduce artifact:good -B xla -o bug --vs eager", "cannot be the base of an exported program"),
         ("reduce artifact:good -B xla -o bug --time-limit soon", "not a time"), ("reduce artifact:good -B xla", "missing option '-o'"),

@@ -42,7 +42,7 @@ def test_measured_kept_and_shown(shaky: Path, capsys: pytest.CaptureFixture[str]
     assert lines[2].startswith("shaky") and lines[2].count(" %") == 3
     assert "9 of 10 comparisons" in lines[3] and "disturbs" not in said and max(map(len, lines[:-1])) <= 100
     assert lines[-1] == f"saved {noise.path(key(), 'cpu', 1)}"
-    assert told.startswith("weighing 2 cases against themselves · about ") and "warning: fake/work" in told
+    assert told.startswith("comparing 2 cases with themselves · about ") and "warning: fake/work" in told
     assert list(noise.saved(key())) == ["cpu-1"]
 
 

@@ -85,7 +85,7 @@ def test_lost_refused_and_dropped_are_told() -> None:
     ]
     lines = lines_of(FarmOverview.of([*EVENTS, *more]), AT + 14)
     assert lines[0].endswith("complete") and any(line.startswith("a (ssh-1)  lost") for line in lines)
-    assert lines[-2:] == ["refused: 10.0.0.9: a peer does not have the secret of this run", "1 late answers were dropped"]
+    assert lines[-2:] == ["refused: 10.0.0.9: a peer does not have the secret of this run", "late results dropped: 1"]
     assert [told(item).split("  ", 1)[1] for item in more] == [
         "ssh-1 is lost: it stopped answering",
         "10.0.0.9 was refused: a peer does not have the secret of this run",

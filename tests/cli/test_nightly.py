@@ -135,7 +135,7 @@ def test_uncommitted_changes_cannot_be_confirmed_and_the_reason_is_told(project:
     (project / "cost.py").write_text('SECONDS = {"grown": 4e-3, "calm": 1e-3}\n', encoding="utf-8")
     found = nightly(project)
     assert found["night"]["dirty"] and found["night"]["confirmed"] == 0 and "slower, not confirmed" in found["night"]["headline"]
-    assert any("not confirmed" in note and "uncommitted changes" in note for note in found["verdict"]["notes"])
+    assert any("could not be measured again" in note and "uncommitted changes" in note for note in found["verdict"]["notes"])
 
 
 def write_many(folder: Path, count: int = 24) -> None:

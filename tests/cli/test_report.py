@@ -114,7 +114,7 @@ def test_results_of_other_tools_make_a_page(store: Store, tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["-o", "report.pdf"], ["cannot tell the kind of report", "'.pdf'", ".html .csv"]),
+        (["-o", "report.pdf"], ["unknown kind of report", "'.pdf'", ".html .csv"]),
         (["-o", "report"], ["has no suffix"]),
         (["-o", "none/report.html"], ["cannot write", "there is no folder 'none'"]),
         (["-o", "folder.html"], ["cannot write", "it is a folder", "--site"]),
@@ -124,8 +124,8 @@ def test_results_of_other_tools_make_a_page(store: Store, tmp_path: Path) -> Non
         (["-o", "a.svg", "--case", "op/a"], ["no case named 'op/a'"]),
         (["-o", "a.svg", "--case", case(1), "--plot", "matrix-heat"], ["matrix-heat shows all cases", "history-series"]),
         (["--long"], ["--long needs a table"]),
-        (["--commit-url", "javascript:alert(1)//{commit}"], ["not an address of commits"]),
-        (["--commit-url", "https://example.org/"], ["not an address of commits", "{commit}"]),
+        (["--commit-url", "javascript:alert(1)//{commit}"], ["not an address for commits"]),
+        (["--commit-url", "https://example.org/"], ["not an address for commits", "{commit}"]),
         (["zzzz"], ["no run named 'zzzz'"]),
         (["--base", "zzzz"], ["no run named 'zzzz'"]),
         (["--baseline", "torch/eagre"], ["no column named 'torch/eagre'", "did you mean torch/eager"]),

@@ -142,7 +142,7 @@ def test_its_configs_are_checked_converted_and_run_and_its_results_written_and_r
     said(capsys, "run", "three.json")
     assert "saved times.json" in said(capsys, "export", "latest", "--to", "acme", "-o", "times.json")
     assert "3 ok" in said(capsys, "show", "times.json")
-    assert "PARAM configs, TorchAO configs, ACME configs are what can be converted" in said(capsys, "convert", "times.json", code=2)
+    assert "PARAM configs, TorchAO configs, ACME configs can be converted" in said(capsys, "convert", "times.json", code=2)
 
 
 def test_it_is_listed_with_all_its_parts(acme: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -81,8 +81,8 @@ class TestMistakes:
     @pytest.mark.parametrize(
         ("request_", "words"),
         [
-            (Request(names=("a",)), "none is named"),
-            (Request(prepare=("a",)), "none is named"),
+            (Request(names=("a",)), "none is given"),
+            (Request(prepare=("a",)), "none is given"),
             (Request(commands=TWO, names=("a",)), "does not fit the programs"),
             (Request(commands=(("a",),), prepare=("b", "c")), "does not fit the programs"),
         ],
@@ -92,7 +92,7 @@ class TestMistakes:
             commands.cases(request_)
 
     def test_an_axis_that_stands_nowhere_would_change_nothing(self) -> None:
-        with pytest.raises(UsageError, match="axis m stands nowhere"):
+        with pytest.raises(UsageError, match="no program uses axis m"):
             commands.check_axes(Request(commands=TWO, axes={"n": (1,), "m": (2,)}))
 
     def test_an_axis_cannot_have_a_name_of_our_own(self) -> None:

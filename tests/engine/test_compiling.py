@@ -103,7 +103,7 @@ def test_the_record_of_the_head_has_what_the_comparison_found_and_nothing_is_com
 def test_an_arm_that_cannot_compile_costs_this_part_alone(reply: Reply, said: str) -> None:
     plan, job = planned()
     found = compiling.with_compiles(compared(job), job, plan, Compilers(lambda job, number: reply if flagged(job) else made(1.0)))
-    assert not found.pair.parts and found.pair.notes == [f"compiling was not weighed: the base (flags:A=1): {said}"]
+    assert not found.pair.parts and found.pair.notes == [f"compile times were not compared: the base (flags:A=1): {said}"]
 
 
 def test_what_is_odd_is_said() -> None:

@@ -171,7 +171,7 @@ def test_other_versions_are_named(commits: list[str]) -> None:
 def test_a_file_that_no_commit_holds_is_not_measured_again(commits: list[str]) -> None:
     Path("loose.py").write_text("", encoding="utf-8")
     assert "loose.py is not in commit" in refused(made(commits[0], files=["loose.py"]), made(commits[1], files=["loose.py"]))
-    assert "commit is not known" in refused(made(commits[0], machine={}), made(commits[1]))
+    assert "commit is unknown" in refused(made(commits[0], machine={}), made(commits[1]))
 
 
 def test_a_case_that_names_an_environment_is_not_measured_again(commits: list[str]) -> None:
@@ -184,7 +184,7 @@ def test_a_case_that_names_an_environment_is_not_measured_again(commits: list[st
 
 def test_outside_of_a_checkout_nothing_can_be_confirmed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(UsageError, match="no git checkout"):
+    with pytest.raises(UsageError, match="not in a git checkout"):
         confirm(made("a" * 40), made("b" * 40), [CALM])
     assert confirm(made("a" * 40), made("b" * 40), []) == ([], {})
 

@@ -75,7 +75,7 @@ def test_a_crafted_run_is_shown_and_not_executed(
     base, head = saved(store, case, commits[0]), spoil(saved(store, case, commits[1], time=1.0))
     assert main([command, base.id, head.id, "--confirm"]) == 2
     said = capsys.readouterr().err
-    assert not Path("ran").exists() and f"nothing of run {head.id} is executed without your consent" in said
+    assert not Path("ran").exists() and f"nothing from run {head.id} is executed without your consent" in said
     assert "the program sh -c 'touch" in said and "with LD_PRELOAD=/tmp/evil.so" in said and f"--trust {head.id}" in said
     assert base.id not in said.split("error:")[1]
 

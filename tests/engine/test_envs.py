@@ -189,7 +189,7 @@ def test_what_starts_no_worker_is_tried_once_and_keeps_nothing_open(apart: Path)
 def test_the_word_for_this_one_is_no_name_of_another(apart: Path) -> None:
     with pytest.raises(UsageError, match="here cannot be the name of an environment"):
         envs.check("numpy", "here")
-    with pytest.raises(UsageError, match=r"here is the environment that you are in\n.*leave it out"):
+    with pytest.raises(UsageError, match=r"here is the current environment\n.*leave it out"):
         envs.find("here")
 
 

@@ -177,5 +177,5 @@ def test_words_that_name_nothing_are_refused_before_anything_is_made(own: Path, 
     with pytest.raises(UsageError, match=r"no kind of program named 'stablehlo'[\s\S]*did you mean stablehlo_mlir"):
         made(own, "two", tmp_path / "out", ("stablehlo",))
     ready = conduct.prepare(Request(("op/softmax",), backend=("numpy",)), Store(tmp_path / "store"))
-    with pytest.raises(UsageError, match=r"nothing exports models of backend numpy[\s\S]*jax, tensorflow, torch"):
+    with pytest.raises(UsageError, match=r"no exporter supports models of backend numpy[\s\S]*jax, tensorflow, torch"):
         exporting.targets_of(ready)

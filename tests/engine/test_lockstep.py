@@ -285,7 +285,7 @@ class TestFaults:
         hungry = eating.replace("    x = be.randn(16)\n", "    x = be.randn(16)\n    hoard = [numpy.ones(8 << 20) for _ in range(20)]\n")
         new, _ = checkouts(tmp_path, eating, hungry)
         plan = prepare(monkeypatch, new, "path:../old", "bench.py", settings={"memory": 500 << 20})
-        with pytest.raises(NoComparison, match=r"the base .* oom: used more than the 500 MiB"):
+        with pytest.raises(NoComparison, match=r"the base .* oom: used more memory than its limit of 500 MiB"):
             weighed(plan)
 
     def test_what_an_arm_sends_is_checked(self) -> None:

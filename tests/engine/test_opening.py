@@ -91,7 +91,7 @@ def test_a_file_in_an_experiment_and_in_a_typed_id(own: Path, capsys: Told) -> N
 
 def test_what_is_wrong_with_a_selector(own: Path, capsys: Told) -> None:
     assert "no such file" in told(capsys, "run", str(own / "own.py"), "words:nowhere.txt", code=2)
-    assert "opens no file" in told(capsys, "run", "op/softmax:x.txt", code=2)
+    assert "does not open files" in told(capsys, "run", "op/softmax:x.txt", code=2)
     assert "artifact: names no file" in told(capsys, "run", "artifact:", code=2)
     assert "no workload named 'wrods'" in told(capsys, "run", "wrods:x.txt", code=2)
     assert "cannot open" in told(capsys, "run", str(own / "own.py"), "words:https://host/x", code=2)

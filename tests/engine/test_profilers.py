@@ -216,4 +216,4 @@ def test_a_backend_that_cannot_mark_its_calls_is_said(tmp_path: Path, capsys: py
     case = Case("op/softmax", (("dtype", "fp32"), ("m", 4), ("n", 4)), "numpy")
     job.write_text(encode(Pass(Sources(), Settings(), case, "nsys")))
     assert passes.main(["passes", str(job)]) == Unsupported.exit_code
-    assert "error: backend numpy on cpu has no marks for a profiler outside" in capsys.readouterr().err
+    assert "error: backend numpy on cpu has no marks for an external profiler" in capsys.readouterr().err

@@ -64,8 +64,8 @@ def test_a_program_that_shows_nothing_is_not_cut() -> None:
     [
         (Symptom("wrong", "a"), Symptom("wrong", "b"), True),
         (
-            Symptom("unsupported", "IREE does not compile it; %3 of 4x8"),
-            Symptom("unsupported", "IREE does not compile it; %7 of 2x2"),
+            Symptom("unsupported", "IREE cannot compile the program; %3 of 4x8"),
+            Symptom("unsupported", "IREE cannot compile the program; %7 of 2x2"),
             True,
         ),
         (Symptom("failed", "cannot be read"), Symptom("failed", "out of registers"), False),
@@ -87,4 +87,4 @@ def test_the_line_that_shows_it_names_both_backends_and_all_flags() -> None:
 
 def test_what_is_no_program_is_refused_before_anything_runs(tmp_path: Path) -> None:
     done = steelyard("artifacts", "reduce", "op/softmax@numpy/eager:eval", "-o", "out", cwd=tmp_path, check=2)
-    assert "no exported program" in done.stderr and not (tmp_path / "out").exists()
+    assert "is not an exported program" in done.stderr and not (tmp_path / "out").exists()

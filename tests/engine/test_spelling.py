@@ -62,7 +62,7 @@ def test_a_base_is_found_by_any_spelling() -> None:
     matrix = Matrix((LAYER,), {"m": (1,)}, variant=("int4wo", "eager"))
     found = expand(Experiment("t", matrix=(matrix,), pairs=(("int4wo", "eager"),)), KNOWN)
     assert [(job.case.variant, job.vs and job.vs.variant) for job in found.pairs] == [("int4wo-128", "eager")]
-    with pytest.raises(UsageError, match="pairs: no case is int4wo-64"):
+    with pytest.raises(UsageError, match="pairs: no case matches int4wo-64"):
         expand(Experiment("t", matrix=(matrix,), pairs=(("int4wo-64", "eager"),)), KNOWN)
 
 

@@ -62,7 +62,7 @@ def test_iterators_and_generators_keep_their_function() -> None:
 @pytest.mark.parametrize("name", ["", 3, None, "a\x1b[31mb"])
 @pytest.mark.parametrize("decorate", [operator, iterator, generator])
 def test_a_name_is_text_that_can_be_shown(decorate: Any, name: Any) -> None:
-    with pytest.raises(UsageError, match="is text"):
+    with pytest.raises(UsageError, match="must be text"):
         decorate(name)
 
 

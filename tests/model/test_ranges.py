@@ -54,12 +54,12 @@ def test_plus_steps_are_pythons_range(first: int, more: int, step: int) -> None:
         ({"from": 1, "to": 5}, "needs step"),
         ({"step": 5}, "needs from and to"),
         ({"from": 1, "to": 5, "step": 1, "stpe": 2}, "unknown key stpe"),
-        ({"from": "a", "to": 5, "step": 1}, "from is a number"),
-        ({"from": True, "to": 5, "step": 1}, "from is a number"),
-        ({"from": 1, "to": float("inf"), "step": 1}, "to is a number"),
-        ({"from": 1, "to": float("nan"), "step": 1}, "to is a number"),
-        ({"from": 1, "to": 5, "step": "2"}, "step is a number"),
-        ({"from": 1, "to": 5, "step": [1]}, "step is a number"),
+        ({"from": "a", "to": 5, "step": 1}, "'from' of a range must be a number"),
+        ({"from": True, "to": 5, "step": 1}, "'from' of a range must be a number"),
+        ({"from": 1, "to": float("inf"), "step": 1}, "'to' of a range must be a number"),
+        ({"from": 1, "to": float("nan"), "step": 1}, "'to' of a range must be a number"),
+        ({"from": 1, "to": 5, "step": "2"}, "'step' of a range must be a number"),
+        ({"from": 1, "to": 5, "step": [1]}, "'step' of a range must be a number"),
     ],
 )
 def test_what_is_no_range_is_told(table: dict[str, Any], match: str) -> None:

@@ -34,8 +34,8 @@ def test_words_are_read_in_order(rest: str, words: tuple[Word, ...], options: di
     ("rest", "words", "message"),
     [
         ("-5", WORDS, "no group of x named '5'"),
-        ("-64-hq", WORDS, "more than variant x takes"),
-        ("-64-hqq-1", WORDS, "more than variant x takes"),
+        ("-64-hq", WORDS, "more options than variant x takes"),
+        ("-64-hqq-1", WORDS, "more options than variant x takes"),
         ("-9", BITS, "bits of x is 9"),
         ("-four", BITS, "whole number"),
         ("-4-32-maybe", BITS, "no asymmetric of x named 'maybe'"),

@@ -180,7 +180,7 @@ def test_a_sentence_has_no_live_markup(text: str) -> None:
 def test_a_summary_marks_the_ratios_of_what_was_measured_apart() -> None:
     variants = [record(id, seconds) for id, seconds in ((case(0), 1e-3), (case(0).replace("/eager", "/compile"), 5e-4))]
     text = markdown_report(document([run("k3f9", variants)]))
-    assert "Unpaired: ratios of measurements made at different times" in text and "geometric mean, n = 1 that all have" in text
+    assert "Unpaired: ratios of measurements made at different times" in text and "geometric mean of the 1 that all have" in text
     assert "†" not in text, "where all are unpaired one sentence is enough"
 
 

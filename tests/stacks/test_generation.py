@@ -136,7 +136,7 @@ def test_ids_have_the_sizes_of_their_models_or_a_small_one_of_their_kind(tmp_pat
     assert [record["status"] for record in records] == ["ok"] * 3
     assert [record["effective"]["config"].split()[0] for record in records] == ["llama", "mistral", "gpt2"]
     _, (record,) = measure(tmp_path, "generate/someone/unheard-of", *HERE, check=5)
-    assert record["status"] == "unsupported" and "no config of that id is here" in record["reason"]
+    assert record["status"] == "unsupported" and "no config of that id is on this machine" in record["reason"]
 
 
 def test_the_built_in_llama_bench_of_benchmark_v2_and_a_level_of_its_later_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -112,7 +112,7 @@ def test_right_and_wrong_programs(home: str, exported: Path, tmp_path: Path) -> 
             assert found[name, backend]["verification"]["against"] == "the recorded answers"
     assert status["hlo", "xla"] == "ok" and ("hlo", "iree") not in status
     for name, words in {
-        "weight": "a weight or the program itself is another one", "inputs": "with inputs 0 and 1 swapped the answer is right",
+        "weight": "a weight or the program itself differs", "inputs": "with inputs 0 and 1 swapped the answer is right",
         "outputs": "the outputs are recorded in another order", "last": "out[3]", "dtype": "bf16",
         "order": "output 0 is the recorded output 1, output 1 is the recorded output 0",
     }.items():  # fmt: skip

@@ -219,7 +219,7 @@ def test_an_address_in_the_environment_names_the_store(tmp_path: Path, url: str,
 
 
 @pytest.mark.parametrize(
-    ("address", "says"), [("gs-x://b/x", "not an address"), ("http://127.0.0.1:9/x", "no run can be sent"), ("s3://", "names no place")]
+    ("address", "says"), [("gs-x://b/x", "not an address"), ("http://127.0.0.1:9/x", "cannot send runs to"), ("s3://", "is incomplete")]
 )
 def test_a_place_where_no_run_can_be_sent_is_refused_before_anything_is_measured(
     address: str, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -236,4 +236,4 @@ def test_a_run_that_is_too_large_to_be_read_hides_no_other(tmp_path: Path, url: 
     [sealed] = [seal for seal in bob.sealed().values() if seal.id == large.id]
     sealed.files["run.jsonl"] = shared.SentFile("0" * 64, 1 << 40)
     assert [folder.name for folder in bob.folders()] == [small.path.name]
-    assert "too large to be read, and is skipped" in capsys.readouterr().err
+    assert "too large to read and is skipped" in capsys.readouterr().err

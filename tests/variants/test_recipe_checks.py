@@ -88,7 +88,7 @@ class TestFloors:
         assert held.status == "wrong" and "at least 30 dB" in held.reason
         usual = weighed("a-tenth-too", register_recipe("a-tenth-too", build))
         assert usual.status == "ok" and usual.verification and usual.verification.figures["floor"] == 5
-        with pytest.raises(UsageError, match="floor of recipe low is nan"):
+        with pytest.raises(UsageError, match="floor of recipe low is not a number: nan"):
             register_recipe("low", build, floor=math.nan)
 
     def test_two_recipes_are_held_to_the_lower_floor(self) -> None:
@@ -259,7 +259,7 @@ class TestRecords:
         import torchao
 
         record = weighed("int8dq_prefill_wo_decode")
-        assert record.status == "ok" and record.effective["same_as"].startswith("int8dq: torchao 0.18 takes weight_only_decode")
+        assert record.status == "ok" and record.effective["same_as"].startswith("int8dq: torchao 0.18 accepts weight_only_decode")
         read = [path for path in Path(torchao.__file__).parent.rglob("*.py") if ".weight_only_decode" in path.read_text(errors="ignore")]
         assert not read, "torchao reads it now: the record must not say that it does not"
 

@@ -79,7 +79,7 @@ def test_identity_is_that_of_program_and_recorded_values(made: Path, tmp_path: P
     assert identify(made / "stablehlo.mlir") != before
     with (made / "stablehlo.mlir").open("a") as file:
         file.write(" ")
-    with pytest.raises(UsageError, match="not the file that the manifest means"):
+    with pytest.raises(UsageError, match="not the file that the manifest describes"):
         identify(made / "stablehlo.mlir")
 
 
@@ -163,7 +163,7 @@ def test_backends_are_held_against_each_other_where_nothing_is_recorded(made: Pa
     second = build(made, Other())
     assert second.against == "backend xla"
     assert [value.tolist() for value in second.reference()] == [value.tolist() for value in first()]
-    with pytest.raises(Unsupported, match="the reference interpreter's answer is not there"):
+    with pytest.raises(Unsupported, match="the reference interpreter's answer is missing"):
         build(made, Other(), reference="interpreter")
     [kept] = _answers.folder().rglob("xla.npz")
     kept.write_bytes(b"damaged")

@@ -1,4 +1,4 @@
-"""Two sides of stored runs, case by case: what changed, what cannot be compared, and what is missing."""
+"""Compares two sides of stored runs case by case: what changed, what cannot be compared, and what is missing."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ from steelyard.model.record import NOT_WEIGHED, Record, unweighed
 from steelyard.store.runs import Run
 
 Confirm = Callable[[list[Delta]], tuple[list[Pair], dict[str, str]]]
-"""Measures cases again, interleaved: the pairs there are, and for the other cases why there is none."""
+"""Measures cases again, interleaved; returns the new pairs, and the reason for each case that has none."""
 MOST_NAMED = 4
 OWN_METRICS = ("time", *WEIGHED)
-"""Deltas from the pairs of a run: of the whole time, and of their parts."""
+"""The metrics compared in the pairs of a run: the whole time, and their parts."""
 
 
 @dataclass(frozen=True)
 class RunsSide:
     """One side of a comparison: one or several runs, oldest first, native or read from another tool's file.
 
-    `past` is the noise known from earlier runs on the same machine, if a store has them; a comparison takes that of its head.
+    `past` is the noise known from earlier runs on the same machine, if a store has them; a comparison uses the head's.
     """
 
     name: str
@@ -43,9 +43,9 @@ class RunsSide:
 
 
 class Mean(NamedTuple):
-    """A geometric mean of head over base over `n` cases, with the widest interval there can be: all its cases err together.
+    """A geometric mean of head over base over `n` cases, with the widest possible interval: the errors of all cases add up.
 
-    It has no ends where one of its cases has none.
+    `low` and `high` are None if a case has no interval.
     """
 
     ratio: float
@@ -54,18 +54,18 @@ class Mean(NamedTuple):
     high: float | None = None
 
     def words(self, metric: str) -> str:
-        """`4.0 % slower [3.1, 4.9], geometric mean of 20`, `unclear [-1.1, 3.0], geometric mean of 20`, the same everywhere."""
+        """`4.0 % slower [3.1, 4.9], geometric mean of 20` or `unclear [-1.1, 3.0], geometric mean of 20`, the words of every report."""
         return f"{change(self.ratio, self.low, self.high, metric=metric)}, geometric mean of {self.n}"
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """A comparison: every case of the base with its delta or the reason for none, and notes.
+    """Every case of the base with its delta or the reason why it has none, and notes.
 
     `deltas` has one per case and metric, in the order of base; `new` are the cases only in head. `means` maps a metric to
     the geometric mean of head over base. `figures` maps metric and case of a delta's head
-    to both sides' figures. `suite` is the common change of time of all cases, if they are enough, and `conditions` maps base and
-    head to what their times were taken under.
+    to both sides' figures. `suite` is the common change of time of all cases, if there are enough, and `conditions` maps base and
+    head to the conditions under which they were measured.
     """
 
     base: str
@@ -80,7 +80,7 @@ class Comparison:
 
     @property
     def comparable(self) -> list[Delta]:
-        """The deltas that have a ratio; where there are none, nothing was compared."""
+        """The deltas with a ratio; if there are none, nothing was compared."""
         return [delta for delta in self.deltas if delta.ratio is not None]
 
 
@@ -95,7 +95,7 @@ def compare(
     allow_edited: bool = False,
     confirm: Confirm | None = None,
 ) -> Comparison:
-    """Match cases by id and judge each; for a run against itself, use the pairs that it holds."""
+    """Match cases by id and judge each; a run compared with itself is judged by its own pairs."""
     if base.runs == head.runs:
         return own_pairs(head, margins=margins, metrics=metrics)
     if both := {run.id for run in base.runs if run in head.runs}:
@@ -143,7 +143,7 @@ def own_pairs(side: RunsSide, *, margins: Mapping[str, float] = {}, metrics: Seq
                 figures.setdefault(name, {})[pair.head.id] = (part.base, part.head) if alone else (None, None)
         for head, base in run.header.pairs:
             if (base, head) not in deltas:
-                left = silent(head, "time", margin, "failed", "it was to be compared, and was not", paired=True)
+                left = silent(head, "time", margin, "failed", "its comparison was planned, but not measured", paired=True)
                 deltas[base, head] = replace(left, base=base)
         for id, why in unweighed(run.records).items():
             deltas["", id] = silent(id, "time", margin, "failed", f"{NOT_WEIGHED}{why}", paired=True)
@@ -165,7 +165,7 @@ def own_pairs(side: RunsSide, *, margins: Mapping[str, float] = {}, metrics: Seq
 def _own_times(pair: Pair, records: Mapping[str, Record]) -> Both:
     """Both arms' times in the blocks that were compared.
 
-    Old runs have none; the records' times, measured apart, are used instead, unless both arms are one case with one record.
+    Old runs do not have these; the records' times, measured apart, are used instead, unless both arms are one case with one record.
     """
     if pair.base.id == pair.head.id or (pair.base.time and pair.head.time):
         return pair.base.time, pair.head.time
@@ -175,7 +175,7 @@ def _own_times(pair: Pair, records: Mapping[str, Record]) -> Both:
 
 
 def _own_delta(pair: Pair, records: Mapping[str, Record], margin: float | None) -> Delta:
-    """The verdict of a pair by its own margin, unless another is asked for."""
+    """The verdict of a pair by `margin`, or by its own margin if that is None."""
     margin = pair.margin if margin is None else margin
     if found := not_ok(records.get(pair.base.id), records.get(pair.head.id)):
         return replace(silent(pair.head.id, "time", margin, *found, paired=True), base=pair.base.id)
@@ -183,8 +183,8 @@ def _own_delta(pair: Pair, records: Mapping[str, Record], margin: float | None) 
 
 
 def suspicious(delta: Delta) -> bool:
-    """Whether to measure a case again interleaved: it is called a change, or its ratio is beyond the margin and only noise kept it from
-    being called one."""
+    """Whether to measure a case again, interleaved: it is judged a change, or its ratio is beyond the margin and only noise kept it from
+    being judged one."""
     if delta.paired or delta.ratio is None or delta.metric != "time":
         return False
     beyond = not 1 / (1 + delta.margin) <= delta.ratio <= 1 + delta.margin
@@ -199,8 +199,8 @@ def _confirmed(deltas: Sequence[Delta], confirm: Confirm) -> tuple[list[Delta], 
 
 
 def replaced(deltas: Sequence[Delta], suspects: Sequence[Delta], confirm: Confirm, name: str) -> tuple[list[Delta], list[str]]:
-    """Replace deltas by those measured again, interleaved; cases that could not be measured keep theirs, with the reason. The new pairs are
-    judged together, as the pairs of any run are.
+    """Replace deltas by those measured again, interleaved; cases that could not be measured keep theirs, and a note says why. The new pairs
+    are judged together, like the pairs of any run.
     """
     chosen = {delta.head for delta in suspects}
     found, reasons = confirm(list(suspects))
@@ -220,7 +220,7 @@ def _again(pair: Pair, item: Delta) -> Delta:
 
 
 def timed(runs: Sequence[Run]) -> bool:
-    """Whether anything in some runs has a time; files of other tools may hold other figures alone."""
+    """Whether any record of these runs has a time; files of other tools may have only other figures."""
     return any("time" in record.metrics for run in runs for record in run.records)
 
 
@@ -235,7 +235,7 @@ def usual_metrics(runs: Sequence[Run]) -> tuple[str, ...]:
 
 
 def check_metrics(metrics: Sequence[str], runs: Sequence[Run], kind: str, where: str = "") -> None:
-    """Raise an error for a metric that no record has: it is misspelt or an option of `run` was missing, and must not pass."""
+    """Raise an error for a metric that no record has, because it is misspelt or an option of `run` was missing."""
     known = {name for run in runs for record in run.records for name in record.metrics}
     known |= {name for run in runs for pair in run.pairs for name in pair.parts}
     for metric in metrics:
@@ -246,7 +246,7 @@ def check_metrics(metrics: Sequence[str], runs: Sequence[Run], kind: str, where:
 def mean_ratios(deltas: Sequence[Delta]) -> dict[str, Mean]:
     """Geometric mean of head over base by metric, over the cases that both sides have and whose ratio is sound.
 
-    A run that compares with several bases has none: faster than numpy and slower than eager have no mean.
+    Empty for a run that compares with several bases, since a ratio to numpy and one to eager have no meaningful mean.
     """
     known: dict[str, list[Delta]] = {}
     for delta in deltas:
@@ -263,7 +263,7 @@ def mean_ratios(deltas: Sequence[Delta]) -> dict[str, Mean]:
 
 
 def base_kinds(deltas: Sequence[Delta]) -> set[str]:
-    """The base stack of cases: its variant, with the backend if that differs too."""
+    """The stacks that these deltas have as their base: variants, or `backend/variant` where base and head differ in the backend."""
     stacks = {tuple(id.rpartition("@")[2] for id in (delta.base, delta.head)): delta for delta in deltas}
     found = set()
     for delta in stacks.values():
@@ -277,7 +277,7 @@ def base_kinds(deltas: Sequence[Delta]) -> set[str]:
 
 
 def reach(ends: Sequence[tuple[float | None, float | None]]) -> tuple[float | None, float | None]:
-    """The ends of a geometric mean from the ends of its terms; none if one of those is open."""
+    """The interval of a geometric mean from the intervals of its terms; (None, None) if one of those is open."""
     lows, highs = ([end for end in side if end] for side in ([low for low, _ in ends], [high for _, high in ends]))
     if not ends or len(lows) + len(highs) < 2 * len(ends):
         return None, None

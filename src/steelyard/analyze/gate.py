@@ -1,8 +1,8 @@
 """Whether a change may pass: a comparison judged by a policy, with an exit code and the findings behind it.
 
-Only what lies wholly beyond its margin, on the bad side, and was measured interleaved is a regression. What is not settled
-(the interval holds an edge of the margin) or not confirmed (the runs were made apart) is listed with its numbers, and never
-passes for being within the margin. Nothing comparable is never green, and nothing decided is never called a pass.
+A regression is a change wholly beyond its margin, on the bad side, that was measured interleaved. A change that is not settled
+(the interval holds an edge of the margin) or not confirmed (the runs were made apart) is listed with its numbers, and does not
+count as within the margin. If nothing could be compared or nothing was decided, the gate does not pass.
 docs/howto/gate.md has the whole table.
 """
 
@@ -55,17 +55,17 @@ _COUNTED: Mapping[Kind, tuple[int, str]] = {
 CODES: Mapping[Kind, int] = {kind: code for kind, (code, _) in _COUNTED.items()}
 WORDS: Mapping[Kind, str] = {kind: words for kind, (_, words) in _COUNTED.items()}
 OPEN: tuple[Kind, ...] = ("not confirmed", "slower", "unclear")
-"""Outcomes that were compared and are neither a regression nor known to be none."""
+"""Outcomes of comparisons that could still be regressions."""
 MOST_HIDDEN = 20
-"""The most cases measured again only because they were too noisy to decide: the noisiest."""
+"""At most this many cases, the noisiest, are measured again only because they were too noisy to decide; each takes time."""
 
 
 @dataclass(frozen=True)
 class Judged:
-    """One case and figure as the gate sees it; `counts` says that the verdict rests on it, `excuse` why it does not.
+    """The gate's finding on one case and metric; `counts` is whether it affects the verdict, `excuse` why it does not.
 
-    `ratio` is head over base with its interval, `was` and `now` the figures themselves, `repeat` the command that measures
-    the case again. `hud` is the label that a rule of HUD's gave it.
+    `ratio` is head over base with its interval, `was` and `now` are the figures themselves, `repeat` is the command that measures
+    the case again. `hud` is the label from one of HUD's rules.
     """
 
     kind: Kind
@@ -88,25 +88,25 @@ class Judged:
 
     @property
     def compared(self) -> bool:
-        """Whether two values were compared: by their ratio, or by a rule of HUD's where one of them is 0."""
+        """Whether two values were compared: by their ratio, or by one of HUD's rules if one of them is 0."""
         values = (self.hud.old, self.hud.new) if self.hud else ()
         return self.ratio is not None or (bool(values) and all(isinstance(value, float) for value in values))
 
     @property
     def ruled(self) -> bool:
-        """Whether a rule of HUD's decided the outcome; if the rule only says that a case passes as before, margins decided."""
+        """Whether one of HUD's rules decided the outcome; if the rule only says that a case passes as before, margins decided."""
         return self.hud is not None and not (self.hud.label == "neutral" and isinstance(self.hud.old, str))
 
     @property
     def effect(self) -> str:
-        """Size and interval in words, as everywhere; nothing where there is no ratio."""
+        """Size and interval in words; empty if there is no ratio."""
         if self.ratio is None or self.margin is None:
             return ""
         return effects.effect(self.ratio, self.low, self.high, self.verdict, margin=self.margin, metric=self.metric, paired=self.paired)
 
     @property
     def size(self) -> float:
-        """How far it moved in either direction, by which the worst stands first."""
+        """The size of the change in either direction, for sorting the worst first."""
         return abs(math.log(self.ratio)) if self.ratio else math.inf
 
 
@@ -164,7 +164,7 @@ class Judgement:
 def gate(
     base: RunsSide, head: RunsSide, policy: Policy, *, strict: bool = False, allow_edited: bool = False, confirm: Confirm | None = None
 ) -> Judgement:
-    """Compare, confirm where asked, and judge; a run as both sides is judged by the pairs it holds."""
+    """Compare, confirm if `confirm` is given, and judge; a run compared with itself is judged by its own pairs."""
     policy, said = with_figures(policy, (*base.runs, *head.runs))
     check_metrics(policy.metrics, (*base.runs, *head.runs), "figure of these runs", f"{policy.where}  margins" if policy.where else "")
     comparison = compare_under(policy, base, head, allow_edited=allow_edited)
@@ -174,7 +174,7 @@ def gate(
 
 
 def compare_under(policy: Policy, base: RunsSide, head: RunsSide, *, allow_edited: bool = False) -> Comparison:
-    """The comparison under the policy's margins; a case with margins of its own is taken from one made under those."""
+    """The comparison under the policy's margins; a case with its own margins is taken from a comparison under those."""
 
     def under(margins: Mapping[str, float]) -> Comparison:
         return compare(
@@ -193,7 +193,7 @@ def compare_under(policy: Policy, base: RunsSide, head: RunsSide, *, allow_edite
 
 
 def confirmed(comparison: Comparison, policy: Policy, confirm: Confirm) -> Comparison:
-    """Measure cases again, interleaved, that look slower or are too noisy, and use the new results; cases that cannot be measured keep the
+    """Measure cases that look slower or are too noisy again, interleaved, and use the new results; cases that cannot be measured keep the
     old ones."""
     counted = [delta for delta in comparison.deltas if not excuse(policy, delta.head, "slower", delta.ratio)]
     slow = list({delta.head: delta for delta in counted if looks_slower(delta)}.values())
@@ -211,7 +211,7 @@ def confirmed(comparison: Comparison, policy: Policy, confirm: Confirm) -> Compa
 
 
 def looks_slower(delta: Delta) -> bool:
-    """Whether runs made apart call it slower, or its ratio is beyond the margin and only noise kept it from being called slower."""
+    """Whether runs made apart found a case slower, or its ratio is beyond the margin and only noise kept it from being called slower."""
     return suspicious(delta) and delta.ratio is not None and delta.ratio > 1
 
 
@@ -220,13 +220,13 @@ def _open(delta: Delta) -> bool:
 
 
 def _noise(delta: Delta, times: Mapping[str, Both]) -> float:
-    """The relative width of the wider of two intervals: a smaller change would not show."""
+    """The relative half-width of the wider of two intervals: a smaller change would not be detected."""
     ends = [(figure.value, figure.low, figure.high) for figure in times.get(delta.head, ()) if figure]
     return max((0.5 * (high - low) / value for value, low, high in ends if low is not None and high is not None and value > 0), default=0.0)
 
 
 def judge(comparison: Comparison, base: RunsSide, head: RunsSide, policy: Policy, *, strict: bool = False) -> Judgement:
-    """The findings: every delta and every failure under the policy."""
+    """Judge every delta and every failure by the policy."""
     alone = base.runs == head.runs
     before, after = ({id: records[max(records)] for id, records in held(side.runs).items()} for side in (base, head))
     found: dict[tuple[str, ...], Judged] = {}
@@ -258,7 +258,7 @@ def judge(comparison: Comparison, base: RunsSide, head: RunsSide, policy: Policy
 
 
 def suite_under(policy: Policy, comparison: Comparison) -> Suite | None:
-    """The statement about all cases without an excuse, by their margins and with the repeated measurements."""
+    """The statement about all cases without an excuse, under their margins and with the repeated measurements."""
     excused = {delta.head for delta in comparison.deltas if excuse(policy, delta.head, "slower", delta.ratio)}
     deltas = [replace(delta, margin=max(delta.margin, policy.floor or 0.0)) for delta in comparison.deltas]
     suite = retold(comparison.suite, [delta for delta in deltas if delta.head not in excused])
@@ -268,7 +268,8 @@ def suite_under(policy: Policy, comparison: Comparison) -> Suite | None:
 def _together(suite: Suite | None, findings: Sequence[Judged], policy: Policy) -> Judged | None:
     """The verdict on all cases together: a shift that they share is a regression, though each alone may be unclear.
 
-    It counts where at least one of its cases is open: what is excused, or settled within its own margin, is answered already.
+    It counts if at least one of its cases is a regression or open: the policy has decided on excused cases, and cases settled within
+    their own margins are decided too.
     """
     if suite is None:
         return None
@@ -297,7 +298,7 @@ def _changes(comparison: Comparison, before: Records, after: Records, policy: Po
 
 
 def _above(delta: Delta, floor: float) -> Delta:
-    """A delta whose margin is not below the noise floor, under which no change means anything."""
+    """The delta with a margin no smaller than the noise floor, below which a change means nothing."""
     if delta.ratio is None or floor <= delta.margin:
         return delta
     return replace(delta, margin=floor, verdict="same" if effects.within(delta.low, delta.high, floor) else delta.verdict)
@@ -343,9 +344,9 @@ def _passes(comparison: Comparison, after: Records, policy: Policy) -> Iterator[
             reason = f"expected {item.outcome}{f' ({item.reason})' if item.reason else ''}"
             deltas = [delta for delta in comparison.deltas if delta.head == id]
             if item.outcome in BAD and after[id].status == "ok":
-                yield Judged("new pass", id, id, reason=f"{reason}, and passes")
+                yield Judged("new pass", id, id, reason=f"{reason}, but passes")
             elif item.outcome == "slower" and deltas and all(delta.verdict in ("same", "faster") for delta in deltas):
-                yield _finding("new pass", deltas[0], f"{reason}, and is {deltas[0].verdict}")
+                yield _finding("new pass", deltas[0], f"{reason}, but is {deltas[0].verdict}")
 
 
 def excuse(policy: Policy, case: str, outcome: str, ratio: float | None = None) -> str:
@@ -398,7 +399,7 @@ class _Scale:
 
 
 def _policy_notes(policy: Policy, cases: set[str], weighed: set[str] | None) -> Iterator[str]:
-    """Notes on parts of a policy without effect; `weighed` are the metrics that the pairs of a single run have."""
+    """Notes on parts of a policy that have no effect; `weighed` are the metrics in the pairs of a single run."""
     patterns = [(key, item.pattern) for key, items in (("expected", policy.expected), ("allowed", policy.allowed)) for item in items]
     for key, pattern in (*patterns, *(("cases", pattern) for pattern in policy.cases)):
         if not any(Excuse(pattern).fits(case) for case in cases):

@@ -1,7 +1,7 @@
-"""HUD's rules for what is a regression, with its labels: of two values, of two statuses, and of a series over two windows of days.
+"""HUD's rules for what is a regression, with its labels: for two values, for two statuses, and for a series over two windows of days.
 
-They look at values without their spread, so on a noisy machine they report changes that are noise; the gate's own margins do not. One
-mistake of HUD's is corrected: the direction is the metric's own, so that a faster time is never marked red.
+They ignore the spread of values, so on a noisy machine they report changes that are noise; the gate's own margins do not. One
+mistake in HUD is corrected: the direction is the metric's own, so that a faster time is never marked red.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Severity = Literal["unknown", "none", "no_regression", "insufficient_data", "sus
 SEVERITIES: tuple[Severity, ...] = get_args(Severity)
 """Labels, from the least bad to the worst."""
 USUAL: Mapping[Way, tuple[float, float]] = {"up": (0.9, 1.1), "down": (1.15, 0.85)}
-"""HUD's bad and good where a policy does not say, by where better lies."""
+"""HUD's ratios for bad and good if a policy has none, by the direction that is better."""
 WAYS: Mapping[str, Way] = {"higher": "up", "lower": "down", "none": ""}
 FEWEST_POINTS = 2
 TRAILING = 2
@@ -37,10 +37,10 @@ DAY = 86400.0
 
 @dataclass(frozen=True)
 class HudCell:
-    """What HUD calls a change from one value to another, and why.
+    """HUD's label for a change from one value to another, and why.
 
-    `name` is the metric as its file calls it, `direction` where better lies; `old` and `new` are in `unit`, which is the file's own.
-    A rule about statuses has no values: `old` and `new` are the statuses.
+    `name` is the metric's name in its file, `direction` the one that is better; `old` and `new` are in `unit`, which is the file's own.
+    For a rule about statuses `old` and `new` are the statuses.
     """
 
     label: CellLabel
@@ -54,7 +54,7 @@ class HudCell:
 
 @dataclass(frozen=True)
 class SeriesPoint:
-    """One value of a series: when, of which run, at which commit; `flagged` where it violates the rule."""
+    """One value of a series, with its time, run and commit; `flagged` if it violates the rule."""
 
     moment: float
     value: float
@@ -65,7 +65,7 @@ class SeriesPoint:
 
 @dataclass(frozen=True)
 class SeriesVerdict:
-    """A rule applied to a series: the value it was compared with, and the points of the comparison window."""
+    """The result of a rule for a series: its label, the value of the baseline window, and the points of the comparison window."""
 
     label: SeriesLabel
     baseline: float | None = None
@@ -87,25 +87,25 @@ def rule_for(rules: Sequence[Rule], names: Iterable[str]) -> Rule | None:
 
 
 def thresholds(rule: RatioRule, better: str) -> tuple[Way, float, float]:
-    """Where better lies, and from where on a ratio is bad and good; a rule that calls the better side bad is refused."""
+    """The direction that is better, and the ratios beyond which a change is bad and good; a rule that calls the better side bad fails."""
     own = WAYS.get(better, "")
     if rule.way and own and rule.way != own:
         what = f'hud.ratio."{rule.pattern}" calls a change for the better bad'
-        raise UsageError(what, why=f"of this figure {'less' if own == 'down' else 'more'} is better", do=BAD_SIDE)
+        raise UsageError(what, why=f"for this figure {'less' if own == 'down' else 'more'} is better", do=BAD_SIDE)
     way: Way = rule.way or own or "up"
     bad, good = USUAL[way]
     return way, rule.bad if rule.bad is not None else bad, rule.good if rule.good is not None else good
 
 
 def ratio_cell(rule: RatioRule, old: float | None, new: float | None, better: str = "none", *, failed: bool = False) -> HudCell:
-    """Two values under a ratio rule; a ratio on the threshold itself is neither bad nor good, and a failure has none."""
+    """Label two values by a ratio rule; a ratio equal to the threshold is neither bad nor good, and a failed case has no ratio."""
     if failed:
         return HudCell("warning", "it failed, so there is no value to compare")
     if old is None or new is None:
         return HudCell("neutral" if old is None and new is None else "missing", f"{_lacking(old, new)} no value")
     way, bad, good = thresholds(rule, better)
     if not rule.way and better == "none":
-        return HudCell("neutral", "neither direction of it is known to be the better one")
+        return HudCell("neutral", "it is unknown which direction is better")
     if old < 0 or not (math.isfinite(old) and math.isfinite(new)):
         return HudCell("neutral", "a ratio to a negative or infinite value has no meaning")
     worse, fine = (new > old * bad, new < old * good) if way == "down" else (new < old * bad, new > old * good)
@@ -126,13 +126,13 @@ def _lacking(old: object, new: object) -> str:
 
 
 def passed(status: str) -> bool | None:
-    """Whether a status says pass or fail; None where it says neither."""
+    """Whether a status means pass; False if it means fail, None if it means neither."""
     plain = status.lower()
     return True if plain == "ok" or "pass" in plain else False if "fail" in plain else None
 
 
 def status_cell(old: bool | None, new: bool | None) -> HudCell:
-    """Two statuses: what passed and fails is a regression, what failed and passes is good, what fails again a warning."""
+    """Label two statuses: a pass that now fails is a regression, a failure that now passes is good, one that fails again is a warning."""
     if old is None or new is None:
         return HudCell("neutral" if old is None and new is None else "missing", f"{_lacking(old, new)} no status of pass or fail")
     if new:
@@ -141,7 +141,7 @@ def status_cell(old: bool | None, new: bool | None) -> HudCell:
 
 
 def baseline_of(values: Sequence[float], kind: Aggregate) -> float | None:
-    """The value of the baseline window that others are held against; values are in order of time, and `median` is one of them."""
+    """The value of the baseline window to compare others with; `values` are in order of time, and `median` gives the one nearest to it."""
     if not values:
         return None
     if kind == "median":
@@ -151,9 +151,9 @@ def baseline_of(values: Sequence[float], kind: Aggregate) -> float | None:
 
 
 def violates(rule: WindowRule, value: float, baseline: float) -> bool:
-    """Whether a value is outside what the rule asks for; the strict forms also flag a value on the limit itself.
+    """Whether a value violates the rule; the strict conditions also flag a value equal to the limit.
 
-    The tolerance of `equal_to` is a share of the limit, and below a limit of 1 that share of 1, as HUD has it. So the unit matters:
+    The tolerance of `equal_to` is a share of the limit, or of 1 if the limit is smaller, as in HUD. So the unit matters:
     values must be in the unit of the file or of the rule.
     """
     limit = baseline * rule.threshold
@@ -165,7 +165,7 @@ def violates(rule: WindowRule, value: float, baseline: float) -> bool:
 
 
 def label_of(flags: Sequence[bool]) -> SeriesLabel:
-    """The label of a series by which of its points violate: at its end, in a row, or not enough of either."""
+    """The label of a series by its violating points: enough in a row at its end, enough in a row elsewhere, or too few."""
     if len(flags) < FEWEST_POINTS:
         return "insufficient_data"
     runs = [0]
@@ -180,9 +180,9 @@ def label_of(flags: Sequence[bool]) -> SeriesLabel:
 def judge_series(
     points: Sequence[SeriesPoint], windows: HudWindows, rule: WindowRule, end: float, better: str = "none", factor: float = 1.0
 ) -> SeriesVerdict:
-    """A series under a rule, with windows that end at a moment.
+    """Judge a series by a rule, with windows that end at `end`.
 
-    `factor` is how much of the points' unit makes one of the unit that the rule is about: a tolerance has a least size of its own there.
+    `factor` is the rule's unit in the points' unit: values are compared in the rule's unit, in which a tolerance has its smallest size.
     """
     _check_side(rule, better)
     ordered = sorted(points, key=lambda point: point.moment)
@@ -207,7 +207,7 @@ def _check_side(rule: WindowRule, better: str) -> None:
     if good and better in ("higher", "lower") and better != good:
         raise UsageError(
             f'hud.window.metrics."{rule.pattern}": {rule.condition} calls a change for the better bad',
-            why=f"of this figure {better} is better", do=f"use {'less_equal' if better == 'lower' else 'greater_equal'}",
+            why=f"for this figure {better} is better", do=f"use {'less_equal' if better == 'lower' else 'greater_equal'}",
         )  # fmt: skip
 
 

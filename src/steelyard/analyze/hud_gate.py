@@ -1,4 +1,4 @@
-"""HUD's rules on runs: two sides for the gate, and series over days, from whatever a run is read from."""
+"""Applies HUD's rules to runs of any origin: to two sides, for the gate, and to series over days."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 LEAST_MARGIN, MOST_MARGIN = 0.001, 0.99
 MOST_NAMED = 4
 ASIDE = ("overhead", "discarded", "time_q10", "build_time", "first_call_time")
-"""Metrics of our own runs about the measuring, not about speed."""
+"""Metrics of our own runs that describe the measurement, not speed."""
 
 
 def metric_names(metric: str, record: Record | None) -> Iterator[str]:
-    """The names of a metric: ours, and that of the file it was read from."""
+    """The names of a metric: ours, and the one in the file it was read from."""
     yield metric
     if named := title_in_file(metric, record):
         yield named
@@ -36,14 +36,14 @@ def metric_names(metric: str, record: Record | None) -> Iterator[str]:
 
 
 def title_in_file(metric: str, record: Record | None) -> str:
-    """A figure's name in the file that it was read from, where that has another than ours."""
+    """A figure's name in the file that it was read from, if it differs from ours; else empty."""
     told = record.effective.get("metric_names") if record else None
     named = told.get(metric) if isinstance(told, dict) else None
     return named if isinstance(named, str) else ""
 
 
 def unit_in_file(metric: str, figure: Figure, record: Record | None) -> tuple[str, float]:
-    """The unit that a figure had where it was read from, and how much of ours one of it is; ours is written as dashboards have it."""
+    """A figure's unit in the file that it was read from, else the unit that dashboards show; with how much of our unit one of it is."""
     told = record.effective.get("metric_units") if record else None
     unit = told.get(metric) if isinstance(told, dict) else None
     known = metric_words.UNITS.get(unit.lower()) if isinstance(unit, str) else None
@@ -60,7 +60,7 @@ def with_figures(policy: Policy, runs: Sequence[Run]) -> tuple[Policy, list[str]
     """A policy that compares every metric a ratio rule matches, and notes on rules that match none."""
     if policy.hud is None:
         return policy, []
-    notes = ["[hud.window] is about days, not about two sides: steelyard as v3 policy applies it"] if policy.hud.windows else []
+    notes = ["[hud.window] compares days, not two sides, and is ignored here: steelyard as v3 policy uses it"] if policy.hud.windows else []
     if not policy.hud.ratios:
         return policy, notes
     margins, used, blind = dict(policy.margins), set[str](), dict[str, None]()
@@ -77,15 +77,15 @@ def with_figures(policy: Policy, runs: Sequence[Run]) -> tuple[Policy, list[str]
     if not used:
         known = {metric for run in runs for record in run.records for metric in record.metrics}
         raise unknown("figure of these runs", idle[0], known, where=f"{policy.where}  hud.ratio" if policy.where else "")
-    notes += [f'hud.ratio."{pattern}" in the policy fits no figure that another rule does not' for pattern in idle[:MOST_NAMED]]
+    notes += [f'hud.ratio."{pattern}" in the policy decides nothing: no figure fits, or a later rule does' for pattern in idle[:MOST_NAMED]]
     if blind:
         named = f"{', '.join(list(blind)[:MOST_NAMED])}{' and others' * (len(blind) > MOST_NAMED)}"
-        notes.append(f'no direction is known of {named}, so HUD\'s rules were not applied; direction = "up" or "down" in a rule says it')
+        notes.append(f'it is unknown which direction of {named} is better, so HUD\'s rules were not used; set direction = "up" or "down"')
     return replace(policy, margins=margins), notes
 
 
 def _margin(rule: RatioRule, better: str, where: str) -> float:
-    """How far a ratio may go before it is bad, as a share."""
+    """How far a ratio may be from 1 before it is bad."""
     try:
         _, bad, _ = hud.thresholds(rule, better)
     except UsageError as error:
@@ -102,11 +102,11 @@ def rules_time(policy: Policy, records: Iterable[Record]) -> bool:
 KINDS: Mapping[str, tuple[Kind, Verdict]] = {
     "regression": ("regression", "slower"), "good": ("improvement", "faster"), "neutral": ("same", "same"),
 }  # fmt: skip
-"""The gate's outcome for a label of two values."""
+"""The gate's outcome for each label of two values."""
 
 
 def recast(finding: Judged, policy: HudPolicy, before: Mapping[str, Record], after: Mapping[str, Record]) -> Judged:
-    """A finding judged by HUD's rules, with its label; they ignore intervals. A finding without a rule is unchanged."""
+    """The finding judged by HUD's rules, which ignore intervals, with its label; unchanged if no rule fits."""
     old, new = before.get(finding.base), after.get(finding.case)
     rule = rule_of(policy.ratios, finding.metric, new or old)
     better = next((figure.better for figure in (finding.now, finding.was) if figure), "lower")
@@ -126,7 +126,7 @@ def _values(finding: Judged) -> tuple[float | None, float | None]:
 
 
 def _has_zero(finding: Judged) -> bool:
-    """Whether there are two values and no ratio, since one is 0 or less; HUD still has a label for them."""
+    """Whether there are two values but no ratio, because one is 0 or less; HUD still has a label for them."""
     return finding.ratio is None and finding.reason.endswith(UNPOSITIVE) and None not in _values(finding)
 
 
@@ -140,7 +140,7 @@ def _by_ratio(finding: Judged, rule: RatioRule, better: str, old: Record | None,
 
 
 def _filled(cell: hud.HudCell, finding: Judged, rule: RatioRule, better: str, old: Record | None, new: Record | None) -> hud.HudCell:
-    """A cell with the names and values that a table shows: in the unit of the newer file, and a status in place of a value that failed."""
+    """The cell with the names and values that a table shows, in the unit of the newer file; a failed case has its status as its value."""
     figure = finding.now or finding.was
     unit, factor = unit_in_file(finding.metric, figure, new or old) if figure else ("", 1.0)
     name = title_in_file(finding.metric, new or old) or finding.metric
@@ -152,7 +152,7 @@ def _filled(cell: hud.HudCell, finding: Judged, rule: RatioRule, better: str, ol
 
 
 def _by_status(finding: Judged, cell: hud.HudCell, old: Record | None, new: Record | None) -> Judged:
-    """A finding by the status rule; where a case passes on both sides its margins go on deciding."""
+    """The finding judged by the status rule; unless that is a regression, the finding's outcome stays."""
     statuses = [record.status if record else None for record in (old, new)]
     told = replace(finding, hud=replace(cell, name="status", old=statuses[0], new=statuses[1]))
     if cell.label != "regression":
@@ -166,7 +166,7 @@ def _passes(record: Record | None) -> bool | None:
 
 @dataclass(frozen=True)
 class SeriesReport:
-    """One case and metric over two windows, on one machine and branch; `name` is the metric as its file calls it."""
+    """One case and metric over two windows, on one machine and branch; `name` is the metric's name in its file."""
 
     case: str
     metric: str
@@ -197,10 +197,10 @@ class WindowReport:
 
 
 def report(runs: Sequence[Run], windows: HudWindows, end: float | None) -> WindowReport:
-    """Every series in some runs under the rules; without an `end` the windows end at the newest run."""
+    """Judge every series in these runs by the rules; without an `end` the windows end at the newest run."""
     moments = [found for run in runs if (found := moment(run.header.created))]
     if not moments:
-        raise UsageError("no run says when it was made", why="windows are windows of days", do="merge a timestamp into the records")
+        raise UsageError("no run says when it was made", why="the rules compare windows of days", do="merge a timestamp into the records")
     upto = max(moments) if end is None else end
     series: dict[tuple[str, str, str, str], list[hud.SeriesPoint]] = {}
     newest: dict[tuple[str, str, str, str], tuple[WindowRule, Record]] = {}
@@ -233,6 +233,6 @@ def report(runs: Sequence[Run], windows: HudWindows, end: float | None) -> Windo
 
 
 def _factor(rule: WindowRule, metric: str, figure: Figure, record: Record) -> float:
-    """The factor from our unit to the unit that a rule is about: the one in its name, else that of the file."""
+    """How much of our unit one unit of the rule is; that is the unit in the rule's pattern, else the file's."""
     named = metric_words.UNITS.get(metric_words.split(rule.pattern)[1].strip().lower())
     return named[1] if named and named[0] == figure.unit else unit_in_file(metric, figure, record)[1]

@@ -1,6 +1,6 @@
-"""What a compiled program is made of, counted from its text, and how two programs differ: operations, fusions, calls and size.
+"""Counts the contents of a compiled program from its text, and compares two programs: operations, fusions, calls and size.
 
-HLO and MLIR are read line by line for the names of operations alone; no program is executed, and other lines are skipped.
+HLO and MLIR are read line by line, only for the names of operations; no program is executed, and other lines are skipped.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 PROGRAM, BASE_PROGRAM = "program_counts", "base_program_counts"
-"""Keys of a record with the contents of its programs, and of those of its base."""
+"""Keys of a record for the counts of its programs, and for those of its base's programs."""
 MOST_NAMES = 500
 LONGEST_NAME = 120
 _HLO = re.compile(r"\s*(?:ROOT )?%?[\w.<>\-]+ = ")
@@ -25,15 +25,15 @@ _SYMBOL = re.compile(r"@([\w$.\-]+)")
 STILL = ("parameter", "constant", "tuple", "get-tuple-element", "bitcast")
 """Instructions of HLO that do nothing when a program runs."""
 LAUNCHES = ("dispatch", "call", "custom_call")
-"""How the names of operations end that hand work to a kernel or to another function."""
+"""Endings of the names of operations that pass work to a kernel or another function."""
 SKIPPED = ("func.func", "builtin.module", "module")
 
 
 @dataclass(frozen=True)
 class ProgramCounts:
-    """One program: how many operations it has, of which names; its fusions by kind, and what it calls, by name.
+    """Counts of one program: its operations in total and by name, its fusions by kind, and its calls by name.
 
-    `launched` are the instructions of HLO's entry that do something, which is what runs one after the other; `characters` is the
+    `launched` counts the instructions of HLO's entry that do something, which run one after the other; `characters` is the
     length of its text.
     """
 
@@ -46,12 +46,12 @@ class ProgramCounts:
     characters: int = 0
 
     def plain(self) -> dict[str, Any]:
-        """JSON-ready, with the names that are most frequent."""
+        """The counts as JSON-ready data, with only the most frequent names."""
         return asdict(self) | {name: _most(getattr(self, name)) for name in ("names", "fusions", "calls")}
 
     @classmethod
     def from_plain(cls, data: Any) -> ProgramCounts:
-        """The inverse, for data from files: values that are not counts are left out."""
+        """The inverse of `plain`, for data from files: values that are not counts are left out."""
         known = data if isinstance(data, Mapping) else {}
         operations, launched, characters = (_counts(known).get(name, 0) for name in ("operations", "launched", "characters"))
         names, fusions, calls = (_counts(known.get(name)) for name in ("names", "fusions", "calls"))
@@ -69,7 +69,7 @@ class ProgramChange:
 
     @property
     def change(self) -> int:
-        """More or fewer in the head."""
+        """How many more there are in the head; negative if fewer."""
         return self.head - self.base
 
 
@@ -106,7 +106,7 @@ def _count_hlo(text: str) -> ProgramCounts:
 
 
 def opcode_of(line: str) -> str:
-    """The operation of one line of HLO, past the shape of its answer, which may be a tuple; empty where the line has none."""
+    """The operation in one line of HLO, after the shape of its result, which may be a tuple; empty if the line has none."""
     begun = _HLO.match(line)
     if not begun:
         return ""
@@ -141,7 +141,7 @@ def _count_mlir(text: str) -> ProgramCounts:
 
 
 def differences(base: ProgramCounts, head: ProgramCounts) -> list[ProgramChange]:
-    """Every count that is not the same in both, the sums first and then by how much it differs."""
+    """The totals of both, then every count that differs, in each group the largest difference first."""
     sums = [("operations", base.operations, head.operations), ("launched", base.launched, head.launched)]
     found = [ProgramChange("all", name, *both) for name, *both in sums]
     for group in ("fusions", "calls", "names"):
@@ -155,7 +155,7 @@ _GROUPS = {"fusions": "fusion", "calls": "call", "names": "operation"}
 
 
 def program_changes(effective: Mapping[str, Any]) -> dict[str, list[ProgramChange]]:
-    """How the programs of a record differ from those of its base, by the names that both have; empty where one of them has none."""
+    """How the programs of a record differ from those of its base, for the names that both have; empty if one of them has no programs."""
     own, other = ({str(name): ProgramCounts.from_plain(found) for name, found in _table(effective, key)} for key in (PROGRAM, BASE_PROGRAM))
     return {name: differences(other[name], own[name]) for name in own if name in other}
 
@@ -166,9 +166,9 @@ def _table(effective: Mapping[str, Any], key: str) -> Iterator[tuple[Any, Any]]:
 
 
 def summary_words(changes: Sequence[ProgramChange]) -> str:
-    """`120 operations instead of 134, 3 fusions fewer`: the difference in a line; `the same operations` where there is none."""
+    """The difference in one line: `120 operations instead of 134, 3 fusions fewer`; `the same operations` if there is none."""
     told = [f"{row.head} {row.name} instead of {row.base}" for row in changes if row.group == "all" and row.change]
     fused = sum(row.change for row in changes if row.group == "fusion")
     told += [f"{abs(fused)} {'fusion' if abs(fused) == 1 else 'fusions'} {'more' if fused > 0 else 'fewer'}"] if fused else []
     changed = any(row.change for row in changes)
-    return ", ".join(told) or ("as many operations, of other kinds" if changed else "the same operations")
+    return ", ".join(told) or ("as many operations, but of other kinds" if changed else "the same operations")

@@ -20,10 +20,10 @@ FEWEST_SWITCHES = 2
 
 
 def describe(base: Sequence[Run], head: Sequence[Run], shared: Sequence[str]) -> list[str]:
-    """Unpaired, of which commits, with which versions, from which machine: each in one plain sentence."""
+    """Notes on an unpaired comparison, one sentence each: turns in time, commits, edited files, versions, conditions and machines."""
     notes = ["unpaired: base and head were measured at different times, so whatever else changed between them counts too"]
     if len(base) + len(head) > 2 and not alternating(base, head):
-        notes.append("the runs of both sides do not take turns in time (base, head, base, head), so a change cannot be told from drift")
+        notes.append("the runs of both sides do not take turns in time (base, head, base, head), so a change looks the same as drift")
     notes += [
         *_commits(*([commit_of(run) for run in side] for side in (base, head))),
         *_edited(base, head),
@@ -36,9 +36,9 @@ def describe(base: Sequence[Run], head: Sequence[Run], shared: Sequence[str]) ->
 
 
 def alternating(base: Sequence[Run], head: Sequence[Run]) -> bool:
-    """True where the runs of both sides take turns in time, so that drift hit both: there and back at least once, and often
+    """Whether the runs of both sides take turns in time, so that drift hits both.
 
-    A single run among many of the other side does not make them so: there are at least as many changes as the fewer side has runs.
+    There must be two changes of side, and as many as the smaller side has runs: one run among many of the other side is not enough.
     """
     times = [(moment(run.header.created), side) for side, runs in enumerate((base, head)) for run in runs]
     if not all(time for time, _ in times):
@@ -50,7 +50,7 @@ def alternating(base: Sequence[Run], head: Sequence[Run]) -> bool:
 
 
 class RunHead(msgspec.Struct):
-    """The part of a run's header that places it: on which machine, at which commit."""
+    """The part of a run's header that says on which machine and at which commit it was made."""
 
     machine_key: str = ""
     machine: dict[str, Any] = {}
@@ -58,7 +58,7 @@ class RunHead(msgspec.Struct):
 
 
 def head_of(folder: Path) -> RunHead:
-    """Read from the first line alone, since a run may hold hundreds of records; empty where that cannot be read."""
+    """Read a run's head from the first line only, since a run may have hundreds of records; empty if it cannot be read."""
     try:
         return msgspec.json.decode(first_line(folder / "run.jsonl"), type=dict[str, RunHead])["header"]
     except (OSError, KeyError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -71,7 +71,7 @@ def commit_of(run: Run) -> tuple[str, bool]:
 
 
 def commit_in(machine: Mapping[str, Any]) -> tuple[str, bool]:
-    """The same from the facts that a run has of its machine."""
+    """The commit, and whether files differed from it, from a run's facts about its machine."""
     git = machine.get("git")
     if not isinstance(git, dict) or not isinstance(git.get("commit"), str):
         return "", False
@@ -79,7 +79,7 @@ def commit_in(machine: Mapping[str, Any]) -> tuple[str, bool]:
 
 
 def weighed_commits(pairs: Sequence[Pair]) -> list[str]:
-    """Both arms' commits, where a case was compared with itself on another side."""
+    """A note on both arms' commits, for pairs in which a case was compared with itself from another source."""
     apart = [pair for pair in pairs if pair.base.id == pair.head.id]
     return _commits(*([(arm.commit, arm.dirty) for arm in arms] for arms in ([pair.base for pair in apart], [pair.head for pair in apart])))
 
@@ -88,8 +88,8 @@ def _commits(base: Sequence[tuple[str, bool]], head: Sequence[tuple[str, bool]])
     sides = [[f"{commit[:10]}{' with changes' if dirty else ''}" for commit, dirty in side if commit] for side in (base, head)]
     old, new = (_some(list(dict.fromkeys(names))) for names in sides)
     if old == new:
-        return [f"both sides are of commit {old}"] if old else []
-    return [f"base is of commit {old or 'unknown'}, head of {new or 'unknown'}"]
+        return [f"both sides are at commit {old}"] if old else []
+    return [f"base is at commit {old or 'unknown'}, head at {new or 'unknown'}"]
 
 
 def _edited(base: Sequence[Run], head: Sequence[Run]) -> list[str]:
@@ -115,7 +115,7 @@ def _libraries(run: Run, shared: set[str]) -> Iterator[dict[str, str]]:
 
 
 def _unlike(base: Iterable[Mapping[str, str]], head: Iterable[Mapping[str, str]]) -> dict[str, tuple[set[str], set[str]]]:
-    """The names in tables of both sides that do not have the same values there, with those values."""
+    """The names that have different values in the tables of both sides, with those values."""
     sides: tuple[dict[str, set[str]], dict[str, set[str]]] = ({}, {})
     for found, tables in zip(sides, (base, head), strict=True):
         for table in tables:

@@ -20,7 +20,7 @@ _COMMIT = re.compile(r"[0-9a-f]{4,64}")
 
 
 def find(store: Store, ref: str) -> RunsSide:
-    """The runs that a reference means, oldest first: `k3f9`, `latest~3..latest`, `a1b2,c3d4`, a commit, a path, a file, `FILE#2` of it."""
+    """The runs that a reference names, oldest first: `k3f9`, `latest~3..latest`, `a1b2,c3d4`, a commit, a path, a file, or `FILE#2`."""
     words = [ref] if existing(ref) or "," not in ref else [word.strip() for word in ref.split(",")]
     if not all(words):
         raise UsageError(f"not a reference: {ref!r}", do="name a run, a file, latest, latest~3..latest, a commit, or several by commas")
@@ -68,7 +68,7 @@ def _runs(store: Store, word: str) -> list[Run]:
 
 
 def _between(store: Store, first: str, last: str) -> list[Run]:
-    """All readable runs of the store from one to another, whichever is older."""
+    """All readable runs of the store from one to another, in either order."""
     ends = [locate(store, end) for end in (first, last)]
     paths = [info.path for info in store.runs() if info.readable or info.path in ends]
     places = sorted(map(paths.index, ends))
@@ -81,5 +81,5 @@ def _of_commit(store: Store, prefix: str) -> Iterator[Run]:
     commits = {commit for _, commit in folders}
     if len(commits) > 1:
         shown = ", ".join(sorted(commit[:12] for commit in commits)[:6])
-        raise UsageError(f"commit {prefix!r} is ambiguous", why=f"runs were made at {shown}", do="type more of it")
+        raise UsageError(f"commit {prefix!r} is ambiguous", why=f"runs were made at {shown}", do="give more of its digits")
     return (read_run(folder) for folder, _ in folders)

@@ -1,9 +1,9 @@
 """The common change of all cases of a comparison, which each alone may be too noisy to show, and whether it may come from the machine.
 
-The common ratio is the middle of the cases' ratios, so a few large changes do not move it. Its interval has two parts: how
-well the middle of these cases is known, and how far two sides differ in all cases alike without any change. The second is
-nothing where both arms were measured interleaved; in runs made apart it comes from replicates that take turns or from earlier
-runs, and if it is unknown, it is assumed, since then a change of the code cannot be distinguished from one of the machine.
+The common ratio is the median of the cases' ratios, so a few large changes do not move it. Its interval has two parts: how
+well that median is known, and how much two sides differ in all cases alike without any change. The second part is
+zero if both arms were measured interleaved; for runs made apart it comes from replicates that take turns or from earlier
+runs. If it is unknown, it is assumed, because then a change of the code cannot be distinguished from one of the machine.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from steelyard.model.pair import ALPHA, Delta, judge
 FEWEST = 3
 NAME = "all cases"
 MEDIAN_LOSS = 1.2533
-"""The SD of a median over that of a mean."""
+"""The SD of a median divided by that of a mean, for normal values."""
 ROBUST_FREEDOM = 0.37
-NO_OTHER = "measure what changed again, interleaved: --confirm; or run both sides in turns (base, head, base, head) and name all runs"
+NO_OTHER = "measure the changed cases again, interleaved: --confirm; or run both sides in turns (base, head, base, head) and name all runs"
 
 
 @dataclass(frozen=True)
 class Suite:
-    """One statement about all cases: `delta` has the common ratio with all that is uncertain about it, and the verdict.
+    """A statement about all cases together: `delta` has the common ratio with its full interval, and the verdict.
 
-    `low` and `high` are its interval by the cases alone, which holds if the machine did nothing. `along` counts the cases that
-    moved beyond the margin in the direction of the common ratio. `machine` says that a lasting change of the machine would look
-    the same, `reason` what the verdict rests on, and `do` what would settle it, where that is open. `common` is how far runs made
+    `low` and `high` are the interval from the cases alone, which holds if the machine did not change. `along` counts the cases that
+    moved beyond the margin in the direction of the common ratio. `machine` is whether a lasting change of the machine would look
+    the same, `reason` is what the verdict is based on, and `do` what would settle it if it is open. `common` is how much runs made
     apart are known to differ in all cases alike.
 
-    Where cases have different margins it is `same` only within the least of them, and beyond the margin only beyond the widest.
+    If cases have different margins, the verdict is `same` only within the smallest, and a change beyond the margin only beyond the largest.
     """
 
     delta: Delta
@@ -50,7 +50,7 @@ class Suite:
 
     @property
     def words(self) -> str:
-        """`all 20 cases together: 10 % slower [7, 13], not confirmed; further apart than runs usually are`."""
+        """`all 20 cases together: 10 % slower [7, 13], not confirmed; base and head differ more than runs usually do`."""
         return f"all {self.cases} cases together: {self.delta.effect}; {self.reason}{f': {self.do}' if self.do else ''}"
 
 
@@ -63,9 +63,9 @@ def apart(
     alpha: float = ALPHA,
     widest: float | None = None,
 ) -> Suite | None:
-    """The common change from log-ratios of runs made apart; `common` is how far such sides differ in all cases alike.
+    """The common change from log-ratios of runs made apart; `common` is how much such sides differ in all cases alike without a change.
 
-    The margins of the cases lie between `margin` and `widest`.
+    The margins of the cases are between `margin` and `widest`.
     """
     if len(ratios) < FEWEST:
         return None
@@ -75,21 +75,21 @@ def apart(
     found = _told(ratios, (margin, widest or margin), whole, cases, alpha, paired=False)
     if common is None:
         reason = (
-            "two runs made apart cannot tell a change of all cases from the machine, and no earlier runs show how far they usually differ"
+            "in runs made apart a change of all cases looks the same as one of the machine, and no earlier runs show how much runs differ"
         )
     elif alternating:
         reason = "the runs of both sides take turns in time, so machine drift hits both"
     elif found.direction:
-        reason = "further apart than runs usually are; a lasting change of the machine would look the same"
+        reason = "base and head differ more than runs usually do; a lasting change of the machine would look the same"
     else:
-        reason = "no further apart than runs usually are"
+        reason = "base and head differ no more than runs usually do"
     decided = found.verdict == "same" or (alternating and found.material)
     made = _suite(found, ratios, cases, alpha, machine=not alternating, reason=reason, do="" if decided else NO_OTHER)
     return replace(made, common=common)
 
 
 def together(deltas: Sequence[Delta], alpha: float = ALPHA) -> Suite | None:
-    """The common change of cases measured interleaved; None if they are few, or for metrics other than time."""
+    """The common change of the times of cases measured interleaved; None for fewer than FEWEST cases."""
     known = [delta for delta in _of_time(deltas) if delta.paired and delta.low and delta.high]
     if len(known) < FEWEST:
         return None
@@ -103,10 +103,10 @@ def together(deltas: Sequence[Delta], alpha: float = ALPHA) -> Suite | None:
 
 
 def retold(suite: Suite | None, deltas: Sequence[Delta]) -> Suite | None:
-    """The statement once some cases were measured again.
+    """The statement after some cases were measured again.
 
-    If these are most of the cases, it is made from them. Else that of all cases is kept, unless most of the repeated cases contradict it:
-    then the common shift came from the machine, and there is no statement.
+    If these are most of the cases, it is made from them. Otherwise the old one is kept, unless at least half of the repeated cases
+    contradict it: then the common shift came from the machine, and there is no statement.
     """
     if suite is None:
         return None
@@ -114,7 +114,7 @@ def retold(suite: Suite | None, deltas: Sequence[Delta]) -> Suite | None:
     again = [delta for delta in known if delta.paired]
     if 2 * len(again) > len(known) and (found := together(again)):
         left = len(known) - len(again)
-        return replace(found, reason=f"{found.reason}, but for {left} more that {'was' if left == 1 else 'were'} not") if left else found
+        return replace(found, reason=f"{found.reason}, except in {left} more case{'' if left == 1 else 's'}") if left else found
     return None if _refuted(suite, again) else suite
 
 
@@ -127,7 +127,7 @@ def _refuted(suite: Suite, again: Sequence[Delta]) -> bool:
 
 
 def narrowed(suite: Suite | None, deltas: Sequence[Delta], left_out: Collection[str], alpha: float = ALPHA) -> Suite | None:
-    """The statement of the cases that count, each by the margin it has now; None where those are too few."""
+    """The statement about the cases that are not left out, each with its present margin; None if they are too few."""
     if suite is None:
         return None
     known = [delta for delta in _of_time(deltas) if delta.paired or not suite.delta.paired]
@@ -147,7 +147,7 @@ def _of_time(deltas: Sequence[Delta]) -> list[Delta]:
 
 
 def _middle(ratios: Sequence[float], least: float = LEAST) -> Spread:
-    """How well the middle of log-ratios is known by their spread, and by no less noise in each than `least`."""
+    """The uncertainty of the median of log-ratios, from their spread, which is taken to be at least `least`."""
     centre = median(ratios)
     sd = max(robust_sd([ratio - centre for ratio in ratios]), least, TINY)
     return Spread(MEDIAN_LOSS * sd / math.sqrt(len(ratios)), max(2.0, ROBUST_FREEDOM * (len(ratios) - 1)))

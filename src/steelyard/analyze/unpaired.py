@@ -63,7 +63,7 @@ class Answer:
 def answer(
     question: Question, runs: tuple[Sequence[Run], Sequence[Run]], sides: tuple[Held, Held], past: noise.Past | None = None
 ) -> Answer:
-    """A delta for every case of the base; only cases where neither side has this metric, unless it is time, are left out."""
+    """A delta for every case of the base; cases where neither side has this metric are left out, unless the metric is time."""
     metric = question.metric
     figures = {id: (figure_of(metric, base), figure_of(metric, sides[1].get(id, {}))) for id, base in sides[0].items()}
     logs: dict[str, noise.Logs] = {}
@@ -97,7 +97,7 @@ def answer(
 def _obstacle(
     question: Question, runs: tuple[Sequence[Run], Sequence[Run]], base: Mapping[int, Record], head: Mapping[int, Record] | None
 ) -> tuple[Verdict, str] | None:
-    """The reason why a case cannot be compared; empty if it can."""
+    """The verdict and reason for a case that cannot be compared; None if it can."""
     if head is None:
         return "missing", "not in head"
     if found := not_ok(base[max(base)], head[max(head)]):
@@ -108,7 +108,7 @@ def _obstacle(
     if len(keys[0] | keys[1]) > 1:
         return "incomparable", f"measured on different machines: base on {_listed(keys[0])}, head on {_listed(keys[1])}"
     if differing := unlike([*made[0], *made[1]]):
-        return "incomparable", f"measured on unlike machines of one description: {differing} on one than on the other"
+        return "incomparable", f"measured on machines of one description but different speed: {differing} on one than on the other"
     if len(_sources(base, head)) > 1 and not question.allow_edited:
         return "incomparable", "the workload's source was edited; --allow-edited compares it anyway"
     return _lacking(question.metric, base, head)
@@ -125,7 +125,7 @@ def _lacking(metric: str, base: Mapping[int, Record], head: Mapping[int, Record]
 
 
 def _sources(base: Mapping[int, Record], head: Mapping[int, Record]) -> set[str]:
-    """What was computed, by fingerprint; the variant's is left out, since a changed variant is what one compares."""
+    """Fingerprints of the workload's source; the variant's source is left out, since comparisons are often of a changed variant."""
     return {source for side in (base, head) for record in side.values() if (source := record.source.get("workload"))}
 
 
@@ -157,13 +157,13 @@ def _weigh(
 
 
 def _verdict(question: Question, reach: _Reach, better: str, kept: bool) -> tuple[Verdict, str]:
-    """`slower` is the bad direction whatever the metric; one finding of many must stand among them."""
+    """The verdict and its reason; `slower` is the bad direction for every metric, and `kept` is whether the change is clear among many."""
     verdict = judge(noise.exp(reach.low), noise.exp(reach.high), question.margin)
     if verdict not in CHANGED:
         together = verdict == "unclear" and not reach.bare_low <= 0 <= reach.bare_high
         return verdict, "all cases moved together, so it may be the machine" if together else ""
     if better == "none":
-        return "unclear", f"it changed, but neither direction of {question.metric} is the better one"
+        return "unclear", f"it changed, but it is unknown which direction of {question.metric} is better"
     if not kept:
         return "unclear", "by itself it would count as a change, but among so many cases it may be chance"
     if better == "higher":
@@ -183,7 +183,7 @@ class _Reach:
 
 
 def _reach(ratio: float, shift: float, spread: Spread, alpha: float) -> _Reach:
-    """An interval that holds whether the common shift is the machine's or the code's."""
+    """An interval that is valid whether the common shift comes from the machine or from the code."""
     half = t_quantile(1 - alpha / 2, spread.freedom) * spread.sd
     near, far = sorted((ratio, ratio - shift))
     distance = 0.0 if near <= 0 <= far else min(abs(near), abs(far))
@@ -192,11 +192,11 @@ def _reach(ratio: float, shift: float, spread: Spread, alpha: float) -> _Reach:
 
 
 def _shift_words(metric: str, shift: float, count: int) -> list[str]:
-    """A note on a shift common to all cases; for time the suite has it, with an interval."""
+    """A note on a shift common to all cases; for time the suite's statement has it, with an interval."""
     if metric == "time" or abs(shift) <= NOTABLE_SHIFT:
         return []
     by = change(noise.exp(shift), metric=metric)
-    return [f"all {count} cases together: {by} {metric}; the machine or a change; runs made apart cannot distinguish them"]
+    return [f"all {count} cases together: {by} {metric}; from the machine or from a change, which runs made apart cannot distinguish"]
 
 
 def _positive(record: Record, metric: str) -> float | None:
@@ -205,14 +205,14 @@ def _positive(record: Record, metric: str) -> float | None:
 
 
 def _within(figure: Figure) -> float:
-    """Variance of the log of a figure by its own 95 % interval; nothing where it has none."""
+    """Variance of the log of a figure, from its own 95 % interval; 0 if it has none."""
     if figure.low is None or figure.high is None or not 0 < figure.low <= figure.high < math.inf:
         return 0.0
     return ((math.log(figure.high) - math.log(figure.low)) / (2 * NORMAL_95)) ** 2
 
 
 def figure_of(metric: str, records: Mapping[int, Record]) -> Figure | None:
-    """A side's figure as a reader sees it: the record's own, or the mean over runs with its interval."""
+    """A side's figure to show: the record's own, or the mean over runs with its interval."""
     known = [record.metrics[metric] for record in records.values() if _positive(record, metric)]
     if len(known) < 2:
         return known[0] if known else next((record.metrics[metric] for record in records.values() if metric in record.metrics), None)

@@ -1,7 +1,7 @@
-"""Timing on an accelerator through PyTorch: events on the stream, held back so that launch gaps do not leak in, or graph replay.
+"""Timing on an accelerator through PyTorch: by events on a stream that is held back, so that launch gaps are not timed, or by graph replay.
 
-CUDA and ROCm share one interface (`torch.cuda`); XPU has its own events and no way to hold the stream; MPS has events of
-a kind. What a device lacks is noted in the record.
+CUDA and ROCm share one interface (`torch.cuda`); XPU has its own events and no way to hold the stream; events on MPS are
+limited. What a device lacks is noted in the record.
 """
 
 from __future__ import annotations
@@ -38,18 +38,18 @@ ENERGY_SECONDS = 0.5
 CHUNK = 2.5e-2
 BRIEF = 5e-5
 UNREAD = "none: this device cannot be read through NVML"
-UNCOUNTED = "none: its counter moves so seldom that it takes a budget of 1 s"
+UNCOUNTED = "none: the device's energy counter is updated so rarely that this needs a budget of 1 s"
 PREPARED = "includes the preparation before each call"
 HELD, UNHELD, REPLAYED = "events, stream held back", "events", "graph replay"
-WAITED = "host, device synchronised: it works on streams that the current one does not wait for"
-OWN_CLOCK = "the host's clock, by the task itself"
+WAITED = "host, device synchronised: the task uses streams that the current stream does not wait for"
+OWN_CLOCK = "host clock, by the task itself"
 EVENT_PARTS = ("record", "query", "synchronize", "elapsed_time")
 GRAPH_PARTS = ("CUDAGraph", "graph", "Stream", "stream", "current_stream")
 
 
 @dataclass
 class HostTally:
-    """What the host did in the blocks that count of one bound loop: seconds per call, and how often the device had to wait."""
+    """What the host did in the counted blocks of one bound loop: seconds per call, and in how many blocks the device had to wait."""
 
     method: str
     host: list[float] = field(default_factory=list)
@@ -57,10 +57,10 @@ class HostTally:
 
 
 class EventTimer:
-    """Device time between two events; the host queues the whole block while the device waits, and that is checked.
+    """Device time between two events. The host queues a whole block while the stream is held, and late blocks are counted.
 
-    Blocks are longer than on a host: calls must follow each other as they do at work, with the cache as the last one left
-    it and the power drawn without a pause, or a kernel looks faster than it is.
+    Blocks are longer than on a host: calls must run back to back as in real use, with the cache as the previous call left it
+    and steady power, or a kernel looks faster than it is.
     """
 
     block = 5e-3
@@ -77,7 +77,7 @@ class EventTimer:
         self.hold: Callable[[float], None] = hold or (lambda seconds: None)
         self.tally = HostTally(self.method)
         self.waits = False
-        """Whether the host's clock times all loops from here on: one of them works on streams that the current one does not wait for."""
+        """Whether the host's clock times all loops from now on: one of them uses streams that the current stream does not wait for."""
         self._left = LeftOver(api, now)
         self._counts = self._throttled = False
         self._throttles = self.delays = 0
@@ -85,7 +85,7 @@ class EventTimer:
         self._clock_read = self._reasons_read = -math.inf
 
     def bind(self, task: Task) -> Loop:
-        """A block between two events on the current stream; a task that times itself needs neither."""
+        """Return a loop that times a block between two events on the current stream; a task that times itself needs no events."""
         if task.times_itself:
             self.method = ""
             return HostTimer().bind(task)
@@ -93,7 +93,7 @@ class EventTimer:
         return self._loop(task, HostTally(self.method))
 
     def _loop(self, task: Task, tally: HostTally, calls: int = 1) -> Loop:
-        """The loop of a task, of which one call stands for so many; blocks that count go to the tally."""
+        """Return the timed loop of a task whose one call stands for `calls` calls; the blocks that count go to the tally."""
         fn, args, kwargs, prepare = task.fn, task.args, task.kwargs, task.prepare
         if fn is None:
             raise TypeError("a task needs fn or measure")
@@ -150,10 +150,10 @@ class EventTimer:
         return scoped(queue if prepare is None else prepared, task)
 
     def disturbances(self) -> int:
-        """Throttling is the device's preemption: a block taken while clocks were forced down is discarded by that cause.
+        """Return a count that grows while the device's clocks are forced down, so that blocks timed then are discarded.
 
-        The device is read now and then; a reading holds until the next one. A sampler comes here before every block
-        that counts, so the next block is also one whose host time counts; the only other is the one after a look at the answers.
+        The device is read every `CLOCK_EVERY` seconds; between readings the last one holds. A sampler calls this before every block
+        that counts, so the host time of the next block counts too; the only extra one is the first block after outputs were checked.
         """
         self._counts = True
         if self.meter is None:
@@ -174,7 +174,7 @@ class EventTimer:
         return 0
 
     def steady(self) -> bool:
-        """Whether the clock has stopped climbing; true at once where it cannot be read."""
+        """Whether the device's clock rate has stopped rising; true at once where it cannot be read."""
         if self.meter is None:
             return True
         if self.now() - self._clock_read >= CLOCK_EVERY:
@@ -186,7 +186,7 @@ class EventTimer:
         return len(recent) == STEADY_CLOCKS and max(recent) - min(recent) <= 0.01 * max(recent)
 
     def report(self, device_seconds: float) -> dict[str, Any]:
-        """What the last sampling saw of the host: launch cost, whether the device ever waited for it, and so what bounds the eager call."""
+        """Return host facts of the last sampling: launch cost, how often the device waited for the host, and what bounds the eager call."""
         seen = self.tally
         host = statistics.median(seen.host) if seen.host else math.nan
         share = seen.late / len(seen.host) if seen.host else 0.0
@@ -195,13 +195,13 @@ class EventTimer:
 
 
 class GraphTimer(EventTimer):
-    """Device time of replayed CUDA graphs: the kernels alone, with no launch between them."""
+    """Device time of replayed CUDA graphs: the kernels alone, without launches between them."""
 
     warmth = 2
     side: Any = None
 
     def bind(self, task: Task) -> Loop:
-        """Capture n calls once per n; a task that must be prepared cannot be replayed, and is timed and named as by events."""
+        """Return a loop that replays n calls, captured once per n; a task with a preparation cannot be replayed and is timed by events."""
         if task.prepare is not None or task.times_itself:
             return super().bind(task)
         self._counts = False
@@ -223,10 +223,10 @@ class GraphTimer(EventTimer):
 
 
 class PairTimer(GraphTimer):
-    """For comparisons: blocks short enough that the device's clock is the same in all blocks of a round.
+    """Timer for comparisons, with blocks so short that the device's clock rate is the same in all blocks of a round.
 
-    Replayed graphs where every arm can be captured, held-back events for all arms where one cannot. A block in which the
-    device had to wait for the host is no measure of the device: that is a disturbance here.
+    Graphs are replayed if every arm can be captured; otherwise all arms are timed by held-back events. A block in which the
+    device had to wait for the host does not measure the device, so it counts as a disturbance here.
     """
 
     block = 2.7e-4
@@ -242,20 +242,20 @@ class PairTimer(GraphTimer):
             self.replays, self.method, self.rounds = True, REPLAYED, 6
 
     def use_events(self) -> None:
-        """Replay nothing from here on: an arm cannot be captured, here or in another process."""
+        """Stop replaying graphs, because an arm cannot be captured here or in another process."""
         self.replays, self.method, self.rounds = False, self._unreplayed, EventTimer.rounds
 
     def bind(self, task: Task) -> Loop:
-        """The arms have run before, so nothing is left to warm up for a capture."""
+        """Return the loop of an arm; arms have run before, so captures need no warm-up."""
         return super().bind(task) if self.replays else EventTimer.bind(self, task)
 
     def disturbances(self) -> int:
-        """Throttling, and blocks that count in which the host was late."""
+        """Return the count of throttled readings plus that of counted blocks in which the host was late."""
         return super().disturbances() + self.delays
 
 
 def _call(task: Task, count: int) -> None:
-    """So many calls, of which no result outlives its own: the next one writes where it was, as eager calls do."""
+    """Call the task `count` times and drop each result at once, so that the next call reuses its memory as eager calls do."""
     for _ in repeat(None, count):
         task()
 
@@ -271,9 +271,9 @@ def _captures(api: Any, task: Task) -> bool:
 
 
 def capture(api: Any, work: Callable[[], Any], warmth: int = 2, side: Any = None) -> Any:
-    """A graph of the work, after the side-stream warm-up that capturing needs the first time.
+    """Return a graph of the work, captured after the warm-up on a side stream that a first capture needs.
 
-    For repeated captures give one stream for all: libraries keep a workspace for every stream they ever saw.
+    Pass one `side` stream for repeated captures: libraries keep a workspace for every stream they have seen.
     """
     if missing := [name for name in GRAPH_PARTS if not hasattr(api, name)]:
         raise Unsupported("this device has no graphs to capture work in", why=f"its torch module has no {', '.join(missing)}")
@@ -294,7 +294,7 @@ def capture(api: Any, work: Callable[[], Any], warmth: int = 2, side: Any = None
 
 
 def _free_generator(api: Any) -> None:
-    """Take the device's generator out of a capture that broke off: it waits for its end, and no random number can be drawn."""
+    """Release the device's random generator after a failed capture, which leaves it unable to draw numbers."""
     generators = getattr(api, "default_generators", ())
     if not generators:
         return
@@ -306,21 +306,21 @@ def _free_generator(api: Any) -> None:
 
 
 def _event(api: Any) -> Any:
-    """An event that can be timed, or the reason why the device has none."""
+    """Return an event that records times; raise Unsupported with the reason if the device has none."""
     kind = getattr(api, "Event", None)
     if kind is None:
         raise Unsupported("this device cannot be timed", why="its torch module has no Event")
     try:
         event = kind(enable_timing=True)
     except (TypeError, NotImplementedError) as error:
-        raise Unsupported("this device cannot be timed", why=f"its events keep no time: {error}") from error
+        raise Unsupported("this device cannot be timed", why=f"its events record no times: {error}") from error
     if missing := [name for name in EVENT_PARTS if not hasattr(event, name)]:
         raise Unsupported("this device cannot be timed", why=f"its events have no {', '.join(missing)}")
     return event
 
 
 def _holder(api: Any) -> Callable[[float], None] | None:
-    """A function that keeps the stream busy for so many seconds without touching memory; None if there is none."""
+    """Return a function that keeps the stream busy for a number of seconds without using memory; None if the device has none."""
     start, end = _event(api), _event(api)
     spin = getattr(api, "_sleep", None)
     probe = 2_000_000
@@ -333,7 +333,7 @@ def _holder(api: Any) -> Callable[[float], None] | None:
     try:
         milliseconds: float = start.elapsed_time(end)
     except NotImplementedError as error:
-        raise Unsupported("this device cannot be timed", why=f"its events keep no time: {error}") from error
+        raise Unsupported("this device cannot be timed", why=f"its events record no times: {error}") from error
     if spin is None:
         return None
     rate = probe / (milliseconds * 1e-3)
@@ -341,7 +341,7 @@ def _holder(api: Any) -> Callable[[float], None] | None:
 
 
 def work_given(task: Task, timer: EventTimer, wall: float, probes: int = 5) -> float:
-    """Seconds that the device works for a call: the stream is held for longer than the whole call takes, so the host cannot be in it."""
+    """Return the seconds of device work in one call; the stream is held for longer than the call takes, so host time is not included."""
     start, end = _event(timer.api), _event(timer.api)
 
     def spent(call: Callable[[], Any]) -> float:
@@ -357,7 +357,7 @@ def work_given(task: Task, timer: EventTimer, wall: float, probes: int = 5) -> f
 
 
 def cold_times(task: Task, timer: EventTimer, count: int) -> list[float]:
-    """Seconds of single calls, each after the device's last-level cache was overwritten, outside the timed window."""
+    """Return the seconds of single calls; before each one the device's last-level cache is overwritten, untimed."""
     describe = getattr(timer.api, "get_device_properties", None)
     size = 0 if describe is None else FLUSH * int(getattr(describe(timer.device), "L2_cache_size", 0) or 0)
     if not size:
@@ -376,7 +376,7 @@ def cold_times(task: Task, timer: EventTimer, count: int) -> list[float]:
 
 
 def net_cold_times(task: Task, timer: EventTimer, count: int) -> list[float]:
-    """Cold times less those of an empty call taken the same way, as the hot time is net of its own empty call."""
+    """Return cold times minus those of an empty call timed the same way, as the hot time is net of its own empty call."""
     times = cold_times(task, timer, count)
     if not times:
         return []
@@ -386,10 +386,10 @@ def net_cold_times(task: Task, timer: EventTimer, count: int) -> list[float]:
 
 
 def energy_per_call(task: Task, timer: EventTimer, seconds: float, per_call: float) -> tuple[float, float] | None:
-    """Joules per call and mean watts from the device's counter, over back-to-back calls between two of its ticks.
+    """Return joules per call and mean watts from the device's energy counter, for back-to-back calls between two counter updates.
 
-    The counter moves in steps of many milliseconds, so a window that begins or ends inside a step would be off by one. The
-    device has further calls to do while the counter is read. Where a call must be prepared, its preparation is in the figure.
+    The counter is updated only every many milliseconds, so a window that begins or ends between updates would be off by one step.
+    Calls keep the device busy while the counter is read. Where a call needs a preparation, the figures include it.
     """
     meter = timer.meter
     if meter is None or meter.energy() is None or task.fn is None:
@@ -415,9 +415,9 @@ def energy_per_call(task: Task, timer: EventTimer, seconds: float, per_call: flo
 
 
 def beside(task: Task, timer: EventTimer, seconds: float, settings: Settings) -> tuple[dict[str, Figure], dict[str, Any]]:
-    """Host time, cold-cache time, graph-replay time of brief kernels and energy, each a figure beside the hot device time.
+    """Return host time, cold-cache time, graph-replay time of brief kernels and energy, as figures beside the hot device time.
 
-    A task that times itself, such as a request, has a clock of its own, and of these only its energy.
+    A task that times itself, such as a request, gets only the energy figures.
     """
     figures, facts = ({}, {"timer": OWN_CLOCK}) if task.times_itself else _beside_kernels(task, timer, seconds, settings)
     if settings.telemetry and timer.meter is None:
@@ -464,7 +464,7 @@ def _run(task: Task, count: int) -> None:
 
 
 def open_api(device: str) -> tuple[Any, Any]:
-    """The torch module and device of a kind, or the reason why there is none here."""
+    """Return the torch module and the device of a kind; raise Unsupported with the reason if there is none here."""
     kind = "cuda" if device == "rocm" else device
     api = getattr(torch, kind, None)
     if device == "rocm" and torch.version.hip is None:
@@ -474,7 +474,7 @@ def open_api(device: str) -> tuple[Any, Any]:
             raise Unsupported("no MPS device: it needs macOS on Apple silicon")
         return api, torch.device("mps")
     if api is None or not hasattr(api, "is_available"):
-        raise Unsupported(f"this torch knows no device kind {device!r}")
+        raise Unsupported(f"this torch has no device kind {device!r}")
     if not api.is_available():
         without = kind == "cuda" and torch.version.cuda is None and torch.version.hip is None
         reason = "torch was built without it" if without else "none is visible"

@@ -1,4 +1,4 @@
-"""A training step in JAX: loss and gradients by one transformation, then plain gradient descent, as one program where the call is one."""
+"""A training step in JAX: one transformation for loss and gradients, then plain gradient descent; a single program if the call is one."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ SHORT = {"float16": "fp16", "bfloat16": "bf16"}
 
 
 def train(be: Jax, task: Task) -> tuple[Task, Callable[[], Any] | None]:
-    """The task as a training step, and what makes such a step without moving anything; what weights have become stands in their place.
+    """Return the task as a training step, and a function that runs such a step without changing any weight.
 
-    A step in double precision is there for its gradients alone and is never made.
+    New weights are kept in `be.places`. A step in double precision is only used for its gradients, so its second value is None.
     """
     weights = [item for item in task.parameters if jnp.issubdtype(item.dtype, jnp.floating)]
     if not weights:
@@ -45,7 +45,7 @@ def train(be: Jax, task: Task) -> tuple[Task, Callable[[], Any] | None]:
         return loss
 
     def observe() -> dict[str, Any]:
-        """One step that leaves the weights as they are: its loss, and all gradients."""
+        """Return loss and gradients of one step that leaves the weights as they are."""
         loss, found = jax.block_until_ready(gradients(*present()))
         return {"loss": loss, "gradients": found}
 
@@ -59,9 +59,9 @@ def train(be: Jax, task: Task) -> tuple[Task, Callable[[], Any] | None]:
 
 
 def _programs(be: Jax, task: Task, weights: list[Any]) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """What computes loss and gradients, and what moves the weights by them; both get everything that holds numbers as an argument.
+    """Return two functions, one for loss and gradients and one for a whole step; both take every array as an argument.
 
-    Gradients that are judged by their length alone are one array.
+    Gradients that are judged by their norm alone are joined into one array.
     """
     fn, loss_of = task.fn, task.loss or mean_square
     assert fn is not None
@@ -69,7 +69,7 @@ def _programs(be: Jax, task: Task, weights: list[Any]) -> tuple[Callable[..., An
     place_of = {id(item): place for place, item in enumerate(weights)}
     trained = {place: place_of[id(item)] for place, item in enumerate(leaves) if id(item) in place_of}
     if len(set(trained.values())) < len(weights):
-        raise NotApplicable("some weights are no arguments of the call, so JAX has no gradient of them", do="pass them to the function")
+        raise NotApplicable("some weights are not arguments of the call, so JAX has no gradients for them", do="pass them to the function")
     arrays = [place for place, item in enumerate(leaves) if isinstance(item, jax.Array) and place not in trained]
     plain = getattr(fn, "__wrapped__", fn)
 
@@ -100,6 +100,6 @@ def _programs(be: Jax, task: Task, weights: list[Any]) -> tuple[Callable[..., An
 
 
 def mean_square(output: Any) -> Any:
-    """A loss for outputs that have none of their own."""
+    """Return the mean square of the outputs: the loss of workloads that define none."""
     parts = [item for item in jax.tree_util.tree_leaves(output) if jnp.issubdtype(item.dtype, jnp.floating)]
     return sum(jnp.square(item.astype(jnp.promote_types(item.dtype, jnp.float32))).mean() for item in parts)

@@ -1,4 +1,4 @@
-"""Backends that run exported programs: what the runtimes have in common, which is a file that becomes something to call."""
+"""What backends for exported programs have in common: turning a file into something that can be called."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from steelyard.model.experiment import GraphForm, Settings
 from steelyard.model.record import Figure
 from steelyard.model.task import Task
 
-CUT = "the file is cut: fetch or make it again"
+CUT = "the file is cut off: fetch or make it again"
 NUMPY_KINDS = "biufc"
 MOST_WORDS = 500
 
 
 @dataclass(frozen=True)
 class ProgramFile:
-    """A program before any runtime has seen it; `allowed` are the names of what it may do beside computing."""
+    """A program file that is not loaded yet; `allowed` names what the program may do besides computing."""
 
     path: Path
     kind: str
@@ -44,12 +44,11 @@ class ProgramFile:
 
 @dataclass(frozen=True)
 class LoadedProgram:
-    """A program that can be called with arrays of its backend, and what getting there took.
+    """A program that can be called with arrays of its backend, and what loading it took.
 
-    `seconds` are those of each phase: parse, compile, load. `code` is the size of what the compiler made, and `code_words` say what
-    was counted. `held` is asked after timing for the runtime's own account of memory. `consumes` says that a call takes its inputs
-    away, so that each has to be given new ones. `texts` gives, by form and phase, what it and what the compiler made of it
-    look like to people.
+    `seconds` has the time of each phase: parse, compile, load. `code` is the size of the compiled code, and `code_words` says what was
+    counted. `held` is called after timing and returns the runtime's own memory figures. `consumes` says that a call uses up its inputs,
+    so that each call needs new ones. `texts` returns readable text of the program, by form and compiler phase.
     """
 
     signature: ProgramSignature
@@ -64,14 +63,14 @@ class LoadedProgram:
 
 
 class PhaseTimes:
-    """Seconds of phases, by name."""
+    """Measures the seconds of phases, by name."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
 
     @contextlib.contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        """Count what happens inside."""
+        """Add the time spent inside to a phase."""
         before = clocks.perf_counter()
         try:
             yield
@@ -80,7 +79,7 @@ class PhaseTimes:
 
 
 class ProgramBackend(Backend):
-    """A runtime for exported programs; `kinds` are those that it takes."""
+    """A runtime for exported programs; `kinds` are the kinds of program that it runs."""
 
     kinds: ClassVar[tuple[str, ...]] = ()
 
@@ -90,7 +89,7 @@ class ProgramBackend(Backend):
         self._first: float | None = None
 
     def load(self, file: ProgramFile) -> LoadedProgram:
-        """The program ready to be called; what this runtime does not take is unsupported."""
+        """Return the loaded program; raise Unsupported for a kind that this runtime does not run."""
         if file.kind not in self.kinds:
             what = KINDS.get(file.kind, file.kind)
             runs = ", ".join(dict.fromkeys(KINDS[kind].split(",")[0] for kind in self.kinds))
@@ -104,7 +103,7 @@ class ProgramBackend(Backend):
         """Parse, compile and load a program of one of `kinds`."""
 
     def place(self, data: np.ndarray[Any, Any]) -> Any:
-        """One array as the runtime takes it."""
+        """Return an array in the form that the runtime takes."""
         return data
 
     def array(self, data: np.ndarray[Any, Any], dtype: str) -> Any:
@@ -121,7 +120,7 @@ class ProgramBackend(Backend):
         return name, host if host.dtype.kind in NUMPY_KINDS else host.astype(np.float32)
 
     def read(self, value: Any) -> np.ndarray[Any, Any] | None:
-        """An array of the runtime on the host; None for anything else."""
+        """Return an array of the runtime as a numpy array; None for anything else."""
         return np.asarray(value) if isinstance(value, (np.ndarray, np.generic)) else None
 
     def fixed(self, value: Any) -> bool:
@@ -145,7 +144,7 @@ class ProgramBackend(Backend):
         return dict(self._program.texts[form]())
 
     def beside(self, task: Task, timer: Timer, seconds: float, settings: Settings) -> tuple[dict[str, Figure], dict[str, Any]]:
-        """The phases before the first call, the size of the code, and memory by the runtime's account and by the kernel's."""
+        """Return the times of the phases before the first call, the code size, and memory as the runtime and the kernel count it."""
         program = self._program
         if program is None:
             return {}, {"host_memory": host_memory()}
@@ -160,9 +159,7 @@ class ProgramBackend(Backend):
 
 @contextlib.contextmanager
 def heard() -> Iterator[Callable[[], str]]:
-    """Captures standard error at the level of file descriptors: compilers explain there what is wrong with a program. It is passed on at
-    the end.
-    """
+    """Capture standard error at the level of file descriptors, where compilers report what is wrong, and pass it on at the end."""
     with tempfile.TemporaryFile() as file:
         kept = os.dup(2)
         os.dup2(file.fileno(), 2)
@@ -181,12 +178,12 @@ def heard() -> Iterator[Callable[[], str]]:
 
 
 def is_cut(words: str) -> bool:
-    """Whether a reader of MLIR's bytecode came to the end of the file before the end of the program."""
+    """Whether the error text of an MLIR bytecode reader means that the file ended before the program did."""
     return bool(re.search(r"attempting to (?:parse|skip) .* when only \d+ remain|unexpected end of (?:file|bytecode)", words))
 
 
 def first_error(text: str) -> str:
-    """The line of a compiler's output that says what is wrong, without the place in the model's own code that it begins with."""
+    """Return the line of a compiler's output that says what is wrong, without the source location that it begins with."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     told = next(
         (line for line in lines if re.search(r"\berror\b|\bError\b|not found|failed", line)), lines[0] if lines else "it gave no reason"

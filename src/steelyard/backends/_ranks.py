@@ -19,10 +19,10 @@ LOOPBACK = ("lo", "lo0")
 
 
 class GroupTimer(HostTimer):
-    """The host's clock for work that threads hand to each other.
+    """The host's clock for work that threads hand to each other; it counts no disturbances.
 
-    The transport's threads and ours push each other off the CPU by design; the kernel counts that as involuntary, so the
-    count is no cause for a discard here.
+    The transport's threads and ours preempt each other by design. The kernel counts that as involuntary switches, so blocks must
+    not be discarded for them.
     """
 
     def disturbances(self) -> int:
@@ -30,26 +30,26 @@ class GroupTimer(HostTimer):
 
 
 def unheld(timer: Any) -> Any:
-    """Events without holding back the stream: ranks would hold theirs for different times and then wait for each other."""
+    """Make a timer use events without holding the stream: ranks would hold theirs for different times and then wait for each other."""
     timer.hold, timer.method = (lambda seconds: None), "events"
     return timer
 
 
 def take_device(seat: Seat) -> None:
-    """Each rank has a GPU to itself; two on one would measure each other."""
+    """Give each rank its own GPU, because two ranks on one GPU would slow each other down."""
     if not torch.cuda.is_available():
         return
     count = torch.cuda.device_count()
     if count < seat.size:
         raise Unsupported(
-            f"{seat.size} ranks need {seat.size} GPUs, and {count} can be seen here",
-            do="ask for fewer ranks, or show more with CUDA_VISIBLE_DEVICES",
+            f"{seat.size} ranks need {seat.size} GPUs, and {count} are visible here",
+            do="use fewer ranks, or make more GPUs visible with CUDA_VISIBLE_DEVICES",
         )
     torch.cuda.set_device(seat.rank)
 
 
 def join(seat: Seat, device: str, where: Any) -> None:
-    """Meet the other ranks; a second call finds the group that is there."""
+    """Connect to the other ranks; later calls keep the existing group."""
     if not dist.is_available():
         raise Unsupported("this torch was built without torch.distributed", do="install a build that has it")
     kind = TRANSPORTS.get(device)

@@ -19,9 +19,9 @@ from steelyard.backends._programs import CUT, ProgramFile, first_error, is_cut
 from steelyard.errors import SteelyardError
 
 SPELT_OUT = "builtin.module(func.func(stablehlo-legalize-deprecated-ops,chlo-legalize-to-stablehlo))"
-"""StableHLO's own passes, which write old operations and those of CHLO as others that the interpreter knows."""
+"""StableHLO's own passes that replace deprecated and CHLO operations with ones that the interpreter supports."""
 SHOWN = 8
-"""Values of a constant that are printed where only the rest of the text matters."""
+"""How many values of a constant are printed where only the rest of the text matters."""
 
 
 @dataclass(frozen=True)
@@ -34,13 +34,13 @@ class StableProgram:
     signature: ProgramSignature
 
     def bytecode(self) -> bytes:
-        """For a compiler."""
+        """Return the module as bytecode for a compiler."""
         buffer = io.BytesIO()
         self.module.operation.write_bytecode(buffer)
         return buffer.getvalue()
 
     def spelt_out(self) -> StableProgram:
-        """The program without operations of CHLO and old ones, which the reference interpreter does not know."""
+        """Return the program without CHLO and deprecated operations, which the reference interpreter does not support."""
         with self.context, ir.Location.unknown():
             stablehlo.register_stablehlo_passes()
             module = ir.Module.parse(self.bytecode())
@@ -48,7 +48,7 @@ class StableProgram:
         return replace(self, module=module)
 
     def interpreted(self, inputs: list[np.ndarray[Any, Any]]) -> list[np.ndarray[Any, Any]]:
-        """What the reference interpreter answers: operation by operation as the specification of StableHLO says."""
+        """Return the outputs of the reference interpreter, which follows the StableHLO specification operation by operation."""
         with self.context, ir.Location.unknown():
             module = ir.Module.parse(self.bytecode())
             narrow = _widened(module, self.entry)
@@ -58,7 +58,7 @@ class StableProgram:
 
 
 def understood(file: ProgramFile) -> StableProgram:
-    """A program of StableHLO or HLO as a module; what would call the host is refused, and so is one without its weights."""
+    """Return a StableHLO or HLO program as a module; a program that calls the host or lacks its weights is refused."""
     content = programs.read(file.path)
     context = jax_mlir.make_ir_context() if hasattr(jax_mlir, "make_ir_context") else _context()
     try:
@@ -86,7 +86,7 @@ def _context() -> Any:
 
 def _advice(file: ProgramFile) -> str:
     if file.form == "text":
-        return "text is read by the version that wrote it: export bytecode or VHLO, which others read too"
+        return "text can only be read by the version that wrote it: export bytecode or VHLO, which other versions read too"
     return "use an environment with the version that wrote it, or export it again"
 
 
@@ -117,7 +117,7 @@ def _attribute(value: np.ndarray[Any, Any]) -> Any:
 
 
 def _widened(module: Any, entry: str) -> list[Any]:
-    """Have the function answer in fp32 where numpy cannot read the format of its own; the formats that it had."""
+    """Make the function return fp32 where numpy cannot read the output format, and return the original formats."""
     function = next(op for op in module.body.operations if getattr(op, "name", None) and str(op.name).strip('"') == entry)
     block = function.regions[0].blocks[0]
     final = block.operations[len(block.operations) - 1]

@@ -1,4 +1,4 @@
-"""What a fixed number of calls needs of PyTorch: a device's stopwatch, and ranges for traces and tools."""
+"""PyTorch's part in timing a fixed number of calls: the device's stopwatch, and ranges for traces and tools."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ LASTING = (
     "device-side assert", "illegal memory access", "unspecified launch failure", "misaligned address", "illegal instruction",
     "invalid program counter", "hardware stack error", "the launch timed out", "uncorrectable ECC error",
 )  # fmt: skip
-"""What a driver says of errors that a process keeps for good: afterwards any call to the device may fail, wait for ever or abort."""
+"""Driver messages of errors that a process cannot recover from: any later call to the device may fail, hang or abort."""
 
 
 class TorchStopwatch(Stopwatch):
-    """Counts what torch.compile counted: graphs, breaks and their reasons."""
+    """A stopwatch that also reports what torch.compile counted: graphs, breaks and their reasons."""
 
     _before: Mapping[str, Mapping[str, int]] = {}
 
@@ -36,27 +36,27 @@ class TorchStopwatch(Stopwatch):
 
 
 def dynamo_counters() -> dict[str, dict[str, int]]:
-    """What torch.compile has counted so far; nothing where it is not in use."""
+    """Return torch.compile's counters so far; empty if it is not in use."""
     dynamo = sys.modules.get("torch._dynamo.utils")
     return {str(key): {str(name): int(count) for name, count in group.items()} for key, group in dynamo.counters.items()} if dynamo else {}
 
 
 def _since(now: Mapping[str, Mapping[str, int]], before: Mapping[str, Mapping[str, int]]) -> dict[str, dict[str, int]]:
-    """What was added between two readings."""
+    """Return what was added between two readings of the counters."""
     grown = {key: {name: count - before.get(key, {}).get(name, 0) for name, count in group.items()} for key, group in now.items()}
     return {key: added for key, group in grown.items() if (added := {name: count for name, count in group.items() if count})}
 
 
 class MetaStopwatch(TorchStopwatch):
-    """The device without data, on which nothing runs that could follow itself without a pause."""
+    """A stopwatch for the meta device, where nothing runs and calls cannot be timed back to back."""
 
     continuous = False
 
 
 class DeviceStopwatch(TorchStopwatch):
-    """A device behind torch's interface; only CUDA's has marks for its queue and an allocator to ask.
+    """A stopwatch for a device behind torch's interface; only CUDA has events for its queue and memory statistics.
 
-    `flush` overwrites the cache with a buffer of `own` bytes, which no call is charged for.
+    `flush` overwrites the cache with a buffer of `own` bytes, which are not counted in any call's peak memory.
     """
 
     asynchronous = True
@@ -106,14 +106,14 @@ class DeviceStopwatch(TorchStopwatch):
 
 
 def stopwatch(api: Any, where: torch.device, flush: Range | None) -> Stopwatch:
-    """The stopwatch of a device that is awake; the cache is flushed inside a range, where one is given."""
+    """Return the stopwatch of an initialized device; with `flush` the cache is flushed before each call, inside that range."""
     if api is None:
         return MetaStopwatch() if where.type == "meta" else TorchStopwatch()
     if where.type != "cuda" or flush is None:
         return DeviceStopwatch(api, cuda=where.type == "cuda")
     size = FLUSH * int(api.get_device_properties(where).L2_cache_size)
     if not size:
-        raise Unsupported("the cache cannot be flushed here: the device does not say how large its L2 cache is")
+        raise Unsupported("the cache cannot be flushed here: the device does not report the size of its L2 cache")
     buffer = torch.empty(size, dtype=torch.uint8, device=where)
 
     def overwrite() -> None:
@@ -124,7 +124,7 @@ def stopwatch(api: Any, where: torch.device, flush: Range | None) -> Stopwatch:
 
 
 class _Both:
-    """A range in the profiler and in NVTX; it can be entered again and again, one after the other."""
+    """A range in both the profiler and NVTX; it can be entered many times, but not nested."""
 
     def __init__(self, profiled: Range, label: str) -> None:
         self.profiled, self.label = profiled, label
@@ -140,28 +140,28 @@ class _Both:
 
 @dataclass(frozen=True)
 class TorchLabels:
-    """Ranges in a trace if one is taken, and in NVTX on a CUDA device, where a tool may look from outside."""
+    """Ranges in a trace if one is taken, and in NVTX on a CUDA device, for external tools."""
 
     profiled: bool = False
     nvtx: bool = False
 
     @classmethod
     def where(cls, device: str, profiled: bool) -> TorchLabels:
-        """Ranges, if a profiler can show them on a device."""
+        """Return the labels for a device; NVTX ranges only on CUDA, and only where NVTX works."""
         return cls(profiled, device.startswith("cuda") and _has_nvtx())
 
     def range(self, label: str) -> Range:
-        """A range of this name, to be entered once or many times."""
+        """Return a range of this name, which can be entered many times."""
         profiled = self.profiler_range(label)
         return _Both(profiled, label) if self.nvtx else profiled
 
     def profiler_range(self, label: str) -> Range:
-        """A range that only traces show: one that holds ranges of its own name would count them twice in NVTX."""
+        """Return a range that only traces show: in NVTX a range around ranges of the same name would count them twice."""
         made: Range = torch.autograd.profiler.record_function(label) if self.profiled else NO_RANGE
         return made
 
     def tool_range(self, label: str) -> Range:
-        """A range that only tools from outside see."""
+        """Return a range that only external tools see."""
         return TorchLabels(False, self.nvtx).range(label)
 
 
@@ -174,7 +174,7 @@ def _has_nvtx() -> bool:
 
 
 def recovers(api: Any, reason: str) -> bool:
-    """Give memory back, and find out whether the device still answers, unless that is known and asking may hang."""
+    """Release memory and return whether the device still works; after an error in LASTING, return False without a call that may hang."""
     if any(words in reason for words in LASTING):
         return False
     gc.collect()
@@ -190,7 +190,7 @@ def recovers(api: Any, reason: str) -> bool:
 
 
 def facts() -> dict[str, Any]:
-    """How this torch was built, and the NVIDIA or AMD device it sees."""
+    """Return how this torch was built, and the properties of the NVIDIA or AMD device that it sees."""
     found: dict[str, Any] = {
         "torch": torch.__version__, "debug": bool(torch.version.debug), "build": torch.__config__.show(),
         "cuda_available": torch.cuda.is_available(),

@@ -16,13 +16,13 @@ from steelyard.model.task import Task, nested
 
 SEEN_MOVE = 0.1
 SEED_PERIOD = 7
-RECORDED = "holds the forward pass that is recorded for the backward one"
+RECORDED = "includes the forward pass, which is recorded for the backward pass"
 
 
 def in_mode(task: Task, mode: str) -> Task:
-    """The task as the mode runs it; its declared cost follows.
+    """Return the task as the mode runs it, with its declared cost adjusted.
 
-    Nothing is called here that the mode does not need: whether there is a gradient at all is seen at the first call.
+    The task is called here only if the mode needs it; a missing gradient is found at the first call.
     """
     if task.fn is None:
         return task
@@ -75,9 +75,9 @@ def backward(task: Task) -> Task:
 
 
 def _seed(output: Any) -> Any:
-    """Where the backward pass starts: quarters that every format holds exactly, repeated with a period that fits no shape.
+    """Return the gradient that the backward pass starts from: quarters, exact in every format, repeated with a period that fits no shape.
 
-    Ones would not do: what sums to a constant, as a softmax or a normalisation does, has no gradient but rounding then.
+    Ones would not work: for an output that sums to a constant, such as a softmax or a normalisation, the gradient would be only rounding.
     """
     quarters = torch.arange(1, SEED_PERIOD + 1, device=output.device).to(output.dtype) / 4
     whole = quarters.repeat(-(-output.numel() // SEED_PERIOD))[: output.numel()]
@@ -85,25 +85,25 @@ def _seed(output: Any) -> Any:
 
 
 def _stored_short(arrays: Sequence[Any]) -> str | None:
-    """The shortest format that arrays are kept in, if it is a short one."""
+    """Return the short format that an array is stored in, bf16 before fp16; None if there is none."""
     kinds = {item.dtype for item in arrays}
     return "bf16" if torch.bfloat16 in kinds else "fp16" if torch.float16 in kinds else None
 
 
 def _short_format(task: Task, arrays: Sequence[Any]) -> str | None:
-    """The short format a task computes in, if it does: that of its arrays, or one whose usual tolerance a variant asked for."""
+    """Return the short format a task computes in, if any: that of its arrays, or the one whose usual tolerance a variant set."""
     if task.tolerance is None:
         return _stored_short(arrays)
     return _stored_short(arrays) or ("fp16" if task.tolerance[0] <= TOLERANCES["fp16"][0] else "bf16")
 
 
 def _gradient_rule(task: Task, arrays: Sequence[Any]) -> tuple[float | None, Callable[[Any], Any]]:
-    """How far gradients may be off, as a share of their norm, and in which form they are compared.
+    """Return how far gradients may be off, as a share of their norm, and the function that puts them into the form to compare.
 
     None compares every element; in low precision each array is compared as a whole. Against double precision the worst array
-    of any layer or model here, up to 24 layers deep, is off by 0.006 in fp16 and 0.042 in bf16; twice that is allowed. Where
-    the workload gives a share of its own, all arrays are compared as one, in any precision, so that a variant in another has
-    the same form: behind many kinks and norms the gradient of a small array is mostly rounding. All together are off by up
+    of any layer or model here, up to 24 layers deep, is off by 0.006 in fp16 and 0.042 in bf16; twice that is allowed. If the
+    workload sets a share, all arrays are compared as one, in any precision, so that a variant in another precision is compared in
+    the same form: behind many kinks and norms the gradient of a small array is mostly rounding. All arrays together are off by up
     to 0.09 in fp16 and 0.25 in bf16.
     """
     own, short = task.norm_tolerance, _short_format(task, arrays)
@@ -129,7 +129,7 @@ class TrainingStep:
             self.task.prepare()
 
     def __call__(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, Any]:
-        """One step: what the model answered, and its loss."""
+        """Run one step; return the model's output and its loss."""
         assert self.task.fn is not None
         output = self.task.fn(*args, **kwargs)
         loss = self.loss_of(output)
@@ -155,7 +155,7 @@ def train(task: Task) -> Task:
         return loss
 
     def observe() -> LazyAnswer:
-        """The first step, whole, at a rate of 0: it costs what a step costs and leaves the weights as they are."""
+        """Run the whole first step at a rate of 0: it costs what a step costs and leaves the weights as they are."""
         whole.clear()
         loss = _checked(loss_of(_checked(fn(*args, **kwargs))))
         loss.backward()
@@ -175,7 +175,7 @@ def train(task: Task) -> Task:
 
 
 class LazyAnswer(Mapping[str, Any]):
-    """A call as verification sees it; parts are made when they are read, so that their time and memory do not pass for the call's."""
+    """The parts of a call that verification compares, made when read, so that their time and memory are not counted as the call's."""
 
     def __init__(self, **parts: Callable[[], Any]) -> None:
         self.parts = parts
@@ -191,9 +191,9 @@ class LazyAnswer(Mapping[str, Any]):
 
 
 def updates(parameters: Sequence[Any], gradients: Sequence[Any], optimizer: Any) -> list[Any]:
-    """What one optimizer step at a rate of 1 adds to each weight, which is put back.
+    """Return what one optimizer step at a rate of 1 adds to each weight; the weights are restored.
 
-    Gradients are scaled for it, so that no move is lost in rounding, and the moves are scaled back: how large they are is seen.
+    Gradients are scaled so that no update is lost in rounding, and the updates are scaled back, so that their size is right.
     """
     before = [item.detach().clone() for item in parameters]
     usual, factors = _size(before), []
@@ -221,7 +221,7 @@ def _joined(gradients: Sequence[Any]) -> Any:
 
 @contextmanager
 def _rate(optimizer: Any, rate: float) -> Iterator[None]:
-    """Another learning rate for a while."""
+    """Use another learning rate inside the block."""
     group = optimizer.param_groups[0]
     usual, group["lr"] = group["lr"], rate
     try:
@@ -231,13 +231,13 @@ def _rate(optimizer: Any, rate: float) -> Iterator[None]:
 
 
 def _size(tensors: Sequence[Any]) -> float:
-    """Root mean square over several tensors."""
+    """Return the root mean square over several tensors."""
     total = sum(float(item.double().square().sum()) for item in tensors)
     return float((total / max(1, sum(item.numel() for item in tensors))) ** 0.5)
 
 
 def _phases(forward_and_loss: Callable[[], Any], optimizer: Any, clear: Callable[[], None]) -> dict[str, Task]:
-    """The three parts of a step; what precedes a part is done untimed."""
+    """Return the three parts of a step as tasks; the parts before each are run untimed."""
     held: list[Any] = []
 
     def before_backward() -> None:
@@ -256,13 +256,13 @@ def _phases(forward_and_loss: Callable[[], Any], optimizer: Any, clear: Callable
 
 
 def mean_square(output: Any) -> Any:
-    """A loss for outputs that have none of their own."""
+    """Return the mean square of the outputs: the loss of workloads that define none."""
     parts = [item for item in tensors(output) if item.is_floating_point()]
     return sum((item.float().square().mean() for item in parts), start=torch.zeros((), device=parts[0].device))
 
 
 def recording(task: Task, *, inputs: bool = True) -> Task:
-    """Mark what gradients flow to: parameters, and unless a whole network is trained floating arguments; keywords are constants."""
+    """Mark what needs gradients: parameters and, with `inputs`, floating-point arguments; keyword arguments are constants."""
     for item in [*task.parameters, *(tensors(list(task.args)) if inputs else [])]:
         if isinstance(item, torch.Tensor) and item.is_floating_point() and item.is_leaf:
             item.requires_grad_(True)
@@ -277,7 +277,7 @@ def _differentiable(output: Any) -> list[Any]:
 
 
 def _checked(output: Any) -> Any:
-    """The output itself, if gradients can flow from it."""
+    """Return the output; raise NotApplicable if it has no gradient."""
     _differentiable(output)
     return output
 

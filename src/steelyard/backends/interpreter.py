@@ -1,4 +1,4 @@
-"""StableHLO's reference interpreter: every operation as the specification says, slowly; its answers are what compilers are held to."""
+"""StableHLO's reference interpreter: slow, operation by operation as specified; compilers' outputs are compared with its outputs."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ class Interpreter(ProgramBackend):
         with clock.phase("parse"):
             program = understood(file).spelt_out()
         if any(kind.dtype.startswith("complex") for kind in (*program.signature.inputs, *program.signature.outputs)):
-            raise Unsupported("the reference interpreter takes and gives no complex numbers here")
+            raise Unsupported("the reference interpreter does not support complex inputs or outputs here")
 
         def call(*args: Any) -> Sequence[Any]:
             try:
                 return program.interpreted(list(args))
             except (ValueError, RuntimeError, TypeError) as error:
-                raise Unsupported("the reference interpreter cannot evaluate it", why=first_error(str(error))) from error
+                raise Unsupported("the reference interpreter cannot evaluate the program", why=first_error(str(error))) from error
 
         return LoadedProgram(program.signature, call, clock.seconds, facts={"entry": program.entry, "signature": str(program.signature)})
 

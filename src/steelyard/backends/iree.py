@@ -27,17 +27,20 @@ ABOUT = {
 TARGET = ("--iree-hal-target-device=local", "--iree-hal-local-target-device-backends=llvm-cpu", "--iree-llvmcpu-target-cpu=host")
 INPUT = {"stablehlo_mlir": "stablehlo", "tosa_mlir": "tosa", "linalg_mlir": "none"}
 OVERWRITTEN = (b"tf.aliasing_output", b"jax.buffer_donor", b"iree.abi.output")
-"""Attributes by which a program writes its answers over its inputs."""
+"""Attributes of a program that writes its outputs over its inputs."""
 UNKNOWN = r"failed to legalize|not legal|[Uu]nsupported|not supported|unimplemented"
-"""Words by which IREE's compiler says that it lacks something, in place of failing over it."""
+"""Words in errors of IREE's compiler that mean that it lacks a feature, as opposed to a failure."""
 PHASES = ("input", "flow", "stream", "executable-targets")
 ELIDING = ("--mlir-elide-elementsattrs-if-larger=16", "--mlir-elide-resource-strings-if-larger=16")
-ADVICE = ("use the version that fits what wrote it, or export VHLO", "text is read by the version that wrote it: export bytecode")
+ADVICE = (
+    "use an IREE version that fits the exporter's, or export VHLO",
+    "text can only be read by the version that wrote it: export bytecode",
+)
 SHOWN = 8
-"""Values of a constant that are printed where only names matter."""
+"""How many values of a constant are printed where only names matter."""
 FLAGS, RUNTIME_FLAGS = "IREE_FLAGS", "IREE_RUNTIME_FLAGS"
 _runtime_told: list[tuple[str, ...]] = []
-"""The flags of this process's runtime; they can be set once."""
+"""The flags that this process's runtime got; they can be set only once."""
 
 
 class Iree(ProgramBackend):
@@ -84,7 +87,7 @@ class Iree(ProgramBackend):
                 f"this IREE refuses {FLAGS}={' '.join(own)}", why=" ".join(str(error).split()), do="leave the flag out"
             ) from error
         with heard() as told:
-            _ = session.context  # from here on Python owns it, and the program that is looked at below may be handed back
+            _ = session.context  # makes Python the owner of the context, so that the program exported below can be imported again
             steps = session.invocation()
             steps.enable_console_diagnostics()
             with clock.phase("parse"):
@@ -93,9 +96,9 @@ class Iree(ProgramBackend):
                 )
             if not parsed:
                 if "not found for custom op" in (words := told()) or "does not implement the bytecode interface" in words:
-                    raise Unsupported("this IREE does not know its dialects", why=first_error(words), do="export it without them")
+                    raise Unsupported("this IREE does not have the program's dialects", why=first_error(words), do="export it without them")
                 do = CUT if is_cut(words) else ADVICE[file.form == "text"]
-                raise SteelyardError("IREE cannot read it", why=first_error(words), do=do)
+                raise SteelyardError("IREE cannot read the program", why=first_error(words), do=do)
             program = steps.export_module()
             shown = program.get_asm(large_elements_limit=SHOWN, large_resource_limit=SHOWN, print_generic_op_form=True)
             programs.refuse(
@@ -107,16 +110,16 @@ class Iree(ProgramBackend):
             if not compiled:
                 why = first_error(told())
                 kind = Unsupported if re.search(UNKNOWN, why) else SteelyardError
-                raise kind("IREE does not compile it", why=why)
+                raise kind("IREE cannot compile the program", why=why)
             made = api.Output.open_membuffer()
             try:
                 steps.output_vm_bytecode(made)
             except ValueError as error:
-                raise SteelyardError("IREE writes no code for it", why=first_error(told() or str(error))) from error
+                raise SteelyardError("IREE wrote no code for the program", why=first_error(told() or str(error))) from error
             return bytes(made.map_memory())
 
     def _device(self) -> Any:
-        """The CPU: as many workers as the case has threads, and the calling thread alone where it has one."""
+        """Return the CPU with as many workers as the case has threads; with one thread only the calling thread works."""
         wanted = (f"--task_topology_max_group_count={self.threads}", *shlex.split(os.environ.get(RUNTIME_FLAGS, "")))
         if not _runtime_told:
             with heard() as told:
@@ -153,12 +156,12 @@ class Iree(ProgramBackend):
 
 
 def _phase_text(content: bytes, kind: str, phase: str) -> str:
-    """The program as IREE's compiler has it at the end of a phase, without the values of its weights."""
+    """Return the program's text after a phase of IREE's compiler, without the values of its weights."""
     own = [*TARGET, *shlex.split(os.environ.get(FLAGS, "")), f"--compile-to={phase}", *ELIDING]
     try:
         made = tools.compile_str(content, input_type=INPUT[kind], extra_args=own)
     except tools.CompilerToolError as error:
-        raise SteelyardError(f"IREE does not report its phase {phase}", why=first_error(str(error))) from error
+        raise SteelyardError(f"IREE cannot print the program after its phase {phase}", why=first_error(str(error))) from error
     return bytes(made).decode("utf-8", "replace")
 
 
@@ -175,7 +178,7 @@ def _signature(module: Any, entry: str) -> ProgramSignature:
     declared = module.lookup_function(entry).reflection.get("iree.abi.declaration", "")
     found = signature_in(declared, entry)
     if found is None:
-        raise SteelyardError("IREE does not say what the program takes", why=declared[:200] or "it has no declaration")
+        raise SteelyardError("IREE does not report the program's signature", why=declared[:200] or "it has no declaration")
     return found
 
 

@@ -1,7 +1,7 @@
-"""JAX on the devices that XLA knows: whole calls by jax.jit unless `eager` is asked for, which is one program per operator.
+"""JAX on XLA's devices: whole calls by jax.jit, or one program per operator with the variant `eager`.
 
-Its arrays cannot be changed. Where something else shall stand in the place of one, as when training moves weights or verification
-tries other values, the backend remembers it, and calls get that instead.
+JAX's arrays cannot be changed. Where an array must have other values, as when training moves weights or verification tries other
+inputs, the backend keeps a replacement, and calls get that instead.
 """
 
 from __future__ import annotations
@@ -49,30 +49,30 @@ FORMATS: dict[str, Any] = {
     "fp8e5m2": ml_dtypes.float8_e5m2, "int64": np.int32, "int32": np.int32, "int16": np.int16, "int8": np.int8, "uint32": np.uint32,
     "uint16": np.uint16, "uint8": np.uint8, "bool": np.bool_, "complex64": np.complex64,
 }  # fmt: skip
-"""64-bit integers, which are indices here, have 32 bits in JAX by default."""
+"""JAX's formats by our names; int64, which is used for indices, has 32 bits in JAX by default."""
 NAMES: dict[Any, str] = {np.dtype(kind): name for name, kind in FORMATS.items()} | {np.dtype(np.float64): "fp64"}
 PLAIN_KINDS = "biufc"
 DEVICE_MEMORY = ("bytes_in_use", "peak_bytes_in_use", "pool_bytes", "bytes_limit")
 DRAWN_THERE = 2**18
-"""Numbers from which on a device makes them faster than the host."""
+"""Arrays with at least this many numbers are drawn faster on a device than on the host."""
 PLATFORMS = {"cpu": "cpu", "cuda": "gpu", "tpu": "tpu"}
-"""What JAX calls our kinds of devices."""
+"""JAX's names for our kinds of devices."""
 
 
 def in_double(on: bool) -> Any:
-    """Where JAX computes in double precision; older ones have it in another place, and as a global state."""
+    """Return a context in which JAX computes in double precision or does not; older versions have it in `jax.experimental`."""
     found = getattr(jax, "enable_x64", None)
     return found(on) if callable(found) else jax.experimental.enable_x64(on)
 
 
 def is_array(value: Any) -> bool:
-    """Whether something is an array with data."""
+    """Whether a value is a JAX array with data, not one that is only traced."""
     return isinstance(value, jax.Array) and not isinstance(value, getattr(jax.core, "Tracer", ()))
 
 
 @dataclass(frozen=True)
 class Awaited:
-    """A function whose call ends when what it computed is there, given what stands in the place of its arguments."""
+    """A function that passes on replaced arguments, and whose call ends when its results are computed."""
 
     started: Callable[..., Any]
     places: Places
@@ -84,7 +84,7 @@ class Awaited:
 
 
 class ReadyStopwatch(Stopwatch):
-    """A call is handed over when it returns, and done when its answer is there."""
+    """A stopwatch for calls that are handed over when they return, and done when their results are computed."""
 
     asynchronous = True
 
@@ -110,7 +110,7 @@ class ReadyStopwatch(Stopwatch):
 
 
 class Jax(Backend):
-    """JAX on one device; every way of running is held against one exact reference."""
+    """JAX on one device; every variant is compared with one exact reference."""
 
     name = "jax"
     install = "steelyard env create jax"
@@ -121,7 +121,7 @@ class Jax(Backend):
         try:
             self.spot = jax.devices(PLATFORMS.get(self.device, self.device))[0]
         except (RuntimeError, AssertionError) as error:
-            why, do = " ".join(str(error).split())[:300], "a jax with support for it: see JAX's installation guide"
+            why, do = " ".join(str(error).split())[:300], "install a jax with support for it: see JAX's installation guide"
             raise Unsupported(f"JAX {jax.__version__} has no {self.device} device here", why=why, do=do) from error
         jax.config.update("jax_default_device", self.spot)
         self.places = Places()
@@ -134,7 +134,7 @@ class Jax(Backend):
             raise Unsupported(f"backend jax has no {dtype}", why=why, do="choose another dtype, or backend torch or numpy")
         data = np.asarray(data)
         if dtype == "int64" and data.size and np.abs(data).max() >= 2**31:
-            raise Unsupported("these whole numbers do not fit into the 32 bits that JAX has for them", do="use backend torch")
+            raise Unsupported("these integers do not fit into the 32 bits that they have in JAX", do="use backend torch")
         return jax.device_put(data.astype(FORMATS[dtype]), self.spot)
 
     def randn(self, *shape: int, dtype: str = "fp32", scale: float = 1.0) -> Any:
@@ -157,7 +157,7 @@ class Jax(Backend):
         return self.places.now(value)
 
     def fingerprint(self, value: Any) -> str | None:
-        """Nothing changes an array of JAX's, so it is enough to know which one it is."""
+        """Return the identity of an array, which is enough because arrays of JAX cannot be changed."""
         return f"{id(self.places.now(value)):x}" if is_array(value) else super().fingerprint(value)
 
     def rounds_to_tf32(self, task: Task) -> bool:
@@ -195,14 +195,14 @@ class Jax(Backend):
 
     def stopwatch(self, *, flush: Range | None = None) -> Stopwatch:
         if flush is not None:
-            raise Unsupported("JAX has no cache to flush that we know of")
+            raise Unsupported("backend jax has no way to flush a cache")
         return ReadyStopwatch()
 
     def unwaited(self, task: Task) -> Task:
         return replace(task, fn=task.fn.started) if isinstance(task.fn, Awaited) else task
 
     def jitted(self, fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Callable[..., Any]:
-        """jax.jit of a whole call: arrays are its inputs, and all else is what it was when it was made."""
+        """Return a whole call compiled by jax.jit: arrays are its inputs, and everything else is a constant."""
         still = [place for place, item in enumerate(args) if not _has_arrays(item)]
         named = [name for name, item in kwargs.items() if not _has_arrays(item)]
         made: Callable[..., Any] = jax.jit(fn, static_argnums=still, static_argnames=named)
@@ -220,9 +220,9 @@ class Jax(Backend):
         return self._watched(replace(task, fn=Awaited(started, self.places)), started)
 
     def _watched(self, task: Task, program: Callable[..., Any] | None, make: Callable[[], Any] | None = None) -> Task:
-        """A task whose first call is taken apart: what went into each phase of compiling, and the rest.
+        """Return a task whose first call is split into the phases of compiling and the rest.
 
-        `make` is that call where verification looks at another one.
+        `make` is the first call where verification looks at another call.
         """
         before, earlier, call = COMPILATIONS.read(), task.inspect, task.observe or replace(task, scope=None)
         lowered = getattr(program, "lower", None)
@@ -244,7 +244,7 @@ class Jax(Backend):
         return replace(task, observe=observe, inspect=inspect)
 
     def beside(self, task: Task, timer: Timer, seconds: float, settings: Settings) -> tuple[dict[str, Figure], dict[str, Any]]:
-        """The phases of the first call, what XLA says of the program, and the kernel's account of the process."""
+        """Return the phases of the first call, XLA's analysis of the program, and the process's memory as the kernel counts it."""
         facts: dict[str, Any] = {"host_memory": host_memory()}
         if stats := self.spot.memory_stats():
             facts["device_memory"] = {name: stats[name] for name in DEVICE_MEMORY if name in stats}
@@ -260,7 +260,7 @@ class Jax(Backend):
         return figures, {**facts, "xla": {**asdict(work), **told}}
 
     def _analysis(self) -> dict[str, Any]:
-        """Operations, bytes and memory of the compiled program by XLA's own account; JAX has kept it, so nothing is compiled again."""
+        """Return XLA's counts of operations, bytes and memory; JAX keeps the compiled program, so nothing is compiled again."""
         if self._lowered is None:
             return {}
         try:
@@ -274,7 +274,7 @@ class Jax(Backend):
         return {**found, "memory": parts} if held is not None else found
 
     def program_sizes(self) -> dict[str, float]:
-        """Code as XLA counts it, or where it counts none, as on a CPU, the serialised program; and the memory that the program plans."""
+        """Return XLA's code size, or that of the serialized program where XLA reports none, as on a CPU; and the planned memory."""
         if self._lowered is None:
             return {}
         program = self._lowered().compile()
@@ -303,9 +303,9 @@ class Jax(Backend):
         return replace(task, fn=KeptProgram(plain), args=args, kwargs=kwargs, parameters=weights, scope=scope, inspect=None)
 
     def _doubled(self, value: Any, known: dict[int, Any]) -> Any:
-        """The same structure in double precision; what is there twice is one thing again, so that weights are still known by identity.
+        """Return the same structure in double precision; an array that occurs twice stays one array, so that weights are found by identity.
 
-        Where numpy can reach the numbers it converts them: JAX would compile a program for each shape.
+        On a CPU numpy converts the numbers, because JAX would compile a program for each shape.
         """
 
         def wide(item: Any) -> Any:
@@ -338,7 +338,7 @@ class Jax(Backend):
         self._peak_before = self._peak()
 
     def peak_memory(self) -> dict[str, float]:
-        """The device's peak; JAX cannot reset it, so it is unknown if an earlier peak was as high."""
+        """Return the device's peak; JAX cannot reset it, so it is unknown if an earlier peak was as high."""
         if self.device == "cpu":
             return super().peak_memory()
         peak = self._peak()

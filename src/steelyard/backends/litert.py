@@ -22,7 +22,7 @@ ABOUT = {
 
 
 class Litert(ProgramBackend):
-    """A TFLite program; a call copies its inputs in and its answers out, as the interpreter's own interface does."""
+    """A TFLite program; a call copies its inputs in and its outputs out, as the interpreter's own interface does."""
 
     name = "litert"
     install = "steelyard env create litert"
@@ -60,8 +60,8 @@ class Litert(ProgramBackend):
 def _refused(error: Exception, told: str) -> SteelyardError:
     why = first_error(str(error) or told)
     if "nresolved" in why or "not supported" in why or "Registration failed" in why or "Select TensorFlow" in why:
-        return Unsupported("LiteRT cannot run it", why=f"{why} It has operators that this LiteRT has no kernels for")
-    return SteelyardError("LiteRT cannot load it", why=why)
+        return Unsupported("LiteRT cannot run the program", why=f"{why} The program has operators that this LiteRT has no kernels for")
+    return SteelyardError("LiteRT cannot load the program", why=why)
 
 
 def _type(details: dict[str, Any]) -> TensorType:

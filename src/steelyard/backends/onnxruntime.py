@@ -24,7 +24,7 @@ QUIET = 3
 
 
 class OnnxRuntime(ProgramBackend):
-    """A program of ONNX with all its weights inside; one that names other files is unsupported."""
+    """An ONNX program with all its weights inside; a program that refers to other files is unsupported."""
 
     name = "onnxruntime"
     install = "steelyard env create onnxruntime"
@@ -40,8 +40,8 @@ class OnnxRuntime(ProgramBackend):
                 session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
         except Exception as error:
             if "NotImplemented" in type(error).__name__ or "not a registered function" in str(error):
-                raise Unsupported("ONNX Runtime cannot run it", why=first_error(str(error))) from error
-            raise SteelyardError("ONNX Runtime cannot load it", why=first_error(str(error))) from error
+                raise Unsupported("ONNX Runtime cannot run the program", why=first_error(str(error))) from error
+            raise SteelyardError("ONNX Runtime cannot load the program", why=first_error(str(error))) from error
         inputs, outputs = session.get_inputs(), session.get_outputs()
         names, answers = [item.name for item in inputs], [item.name for item in outputs]
 

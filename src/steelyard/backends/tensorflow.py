@@ -1,6 +1,6 @@
-"""TensorFlow: whole calls as a graph by tf.function unless `eager` is asked for, or as one XLA program by the variant jit.
+"""TensorFlow: whole calls as a graph by tf.function, eagerly with the variant `eager`, or as one XLA program with the variant `jit`.
 
-Its tensors cannot be changed; where verification tries other values, the backend remembers them and calls get those instead.
+TensorFlow's tensors cannot be changed; where verification tries other values, the backend keeps replacements, and calls get those.
 """
 
 from __future__ import annotations
@@ -44,16 +44,16 @@ NAMES = {kind: name for name, kind in FORMATS.items()}
 PRODUCTS = ("MatMul", "BatchMatMulV2", "BatchMatMulV3", "Einsum", "Conv2D", "Conv3D", "DepthwiseConv2dNative")
 WRITTEN = "__autograph_generated_file"
 DEVICES = {"cpu": "CPU", "cuda": "GPU", "tpu": "TPU"}
-"""What TensorFlow calls our kinds of devices."""
+"""TensorFlow's names for our kinds of devices."""
 
 
 def is_tensor(value: Any) -> bool:
-    """Whether something is a tensor with data."""
+    """Whether a value is a tensor with data."""
     return isinstance(value, (tf.Tensor, tf.Variable)) and hasattr(value, "numpy")
 
 
 def remove_sources() -> None:
-    """Remove the files that tf.function has written its Python to: it does so itself when a process ends, and a worker's is ended."""
+    """Remove the Python files that tf.function wrote: it removes them itself only at a normal exit, and workers are killed."""
     for name in [name for name in sys.modules if name.startswith(WRITTEN)]:
         with contextlib.suppress(OSError, TypeError):
             Path(str(sys.modules[name].__file__)).unlink()
@@ -61,7 +61,7 @@ def remove_sources() -> None:
 
 @dataclass(frozen=True)
 class DoneCall:
-    """A function whose call ends when its work is done, given what stands in the place of its arguments."""
+    """A function that passes on replaced arguments, and whose call ends when its work is done."""
 
     started: Callable[..., Any]
     places: Places
@@ -76,7 +76,7 @@ class DoneCall:
 
 
 class TensorStopwatch(Stopwatch):
-    """A call is done when it returns on the CPU, and when the device has been waited for elsewhere."""
+    """A stopwatch for calls that are done when they return on the CPU, and elsewhere when the device has been waited for."""
 
     asynchronous = True
 
@@ -94,7 +94,7 @@ class TensorStopwatch(Stopwatch):
 
 
 class TensorFlow(Backend):
-    """TensorFlow on one device, for inference; every way of running is held against one exact reference."""
+    """TensorFlow on one device, for inference; every variant is compared with one exact reference."""
 
     name = "tensorflow"
     install = "steelyard env create tensorflow"
@@ -104,7 +104,7 @@ class TensorFlow(Backend):
         kind = DEVICES.get(self.device, self.device.upper())
         found = tf.config.list_logical_devices(kind)
         if not found:
-            do = "a tensorflow that is built for it; the pinned one is for the CPU"
+            do = "install a tensorflow that is built for it; the pinned one is for the CPU"
             raise Unsupported(f"TensorFlow {tf.__version__} has no {self.device} device here", do=do)
         self.spot = found[0].name
         self.places = Places()
@@ -127,12 +127,12 @@ class TensorFlow(Backend):
         return NAMES.get(value.dtype, value.dtype.name), host if host.dtype.kind in "biufc" else host.astype(np.float32)
 
     def outputs(self, value: Any, path: str = "out") -> list[Leaf]:
-        """Nothing is timed while an answer is read, so files are removed here."""
+        """Return the outputs, and remove the files of tf.function here, where nothing is timed."""
         remove_sources()
         return super().outputs(value, path)
 
     def fingerprint(self, value: Any) -> str | None:
-        """Nothing changes a tensor, so it is enough to know which one it is; a variable is read."""
+        """Return the identity of a tensor, which is enough because tensors cannot be changed; a variable is read."""
         return f"{id(self.places.now(value)):x}" if isinstance(value, tf.Tensor) else super().fingerprint(value)
 
     def now(self, value: Any) -> Any:
@@ -169,19 +169,19 @@ class TensorFlow(Backend):
 
     def stopwatch(self, *, flush: Range | None = None) -> Stopwatch:
         if flush is not None:
-            raise Unsupported("TensorFlow has no cache to flush that we know of")
+            raise Unsupported("backend tensorflow has no way to flush a cache")
         return TensorStopwatch(self.sync)
 
     def unwaited(self, task: Task) -> Task:
         return replace(task, fn=task.fn.started) if isinstance(task.fn, DoneCall) else task
 
     def jitted(self, fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Callable[..., Any]:
-        """One XLA program for a whole call."""
+        """Return a whole call as one XLA program."""
         made: Callable[..., Any] = tf.function(fn, jit_compile=True)
         return made
 
     def graphed(self, fn: Callable[..., Any]) -> Callable[..., Any]:
-        """A graph of TensorFlow's own kernels for a whole call."""
+        """Return a whole call as a graph of TensorFlow's own kernels."""
         made: Callable[..., Any] = tf.function(fn, jit_compile=False)
         return made
 
@@ -195,7 +195,7 @@ class TensorFlow(Backend):
         return replace(ready, observe=lambda: self._observed(ready))
 
     def _observed(self, task: Task) -> Any:
-        """One call, of which tf.function's files are removed; the first is taken apart into tracing and all that comes after it."""
+        """Run one call and remove the files of tf.function; the first call is split into tracing and everything after it."""
         begin = clocks.perf_counter()
         fn = task.fn.started if isinstance(task.fn, DoneCall) else None
         trace = getattr(fn, "get_concrete_function", None)
@@ -209,9 +209,9 @@ class TensorFlow(Backend):
         return out
 
     def beside(self, task: Task, timer: Timer, seconds: float, settings: Settings) -> tuple[dict[str, Figure], dict[str, Any]]:
-        """The phases of the first call, the graph's operations, and the kernel's account of the process.
+        """Return the phases of the first call, the graph's operations, and the process's memory as the kernel counts it.
 
-        XLA compiles within the first run, which has no mark between: compiling is what that took beyond a usual call.
+        XLA compiles within the first run without marking it, so compiling is what that run took beyond a usual call.
         """
         found = dict(self._phases)
         started = task.fn.started if isinstance(task.fn, DoneCall) else None
@@ -257,7 +257,7 @@ class TensorFlow(Backend):
         return replace(task, fn=plain, args=args, kwargs=kwargs, parameters=weights, inspect=None, observe=None)
 
     def _doubled(self, value: Any, known: dict[int, Any]) -> Any:
-        """The same structure in double precision; what is there twice is one thing again."""
+        """Return the same structure in double precision; a tensor that occurs twice stays one tensor."""
         if isinstance(value, Mapping):
             return {key: self._doubled(item, known) for key, item in value.items()}
         if type(value) in (list, tuple):
@@ -298,7 +298,7 @@ class TensorFlow(Backend):
 
 
 def _graph_facts(program: Any) -> dict[str, Any]:
-    """How many operations a traced function has, and how many floating-point operations those are by TensorFlow's own count."""
+    """Return how many operations a traced function has, and TensorFlow's count of its floating-point operations."""
     found: dict[str, Any] = {"operations": len(program.graph.get_operations())}
     profiler = tf.compat.v1.profiler
     options = profiler.ProfileOptionBuilder(profiler.ProfileOptionBuilder.float_operation()).with_empty_output().build()

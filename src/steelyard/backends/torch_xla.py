@@ -1,7 +1,7 @@
 """PyTorch/XLA: lazy tensors, and graphs that dynamo hands to XLA, on the devices that PJRT knows.
 
-It runs what workloads have for torch. A call is only done when its graph was traced, run and waited for, so its time means
-what it means for eager torch on a CPU; how much of it is tracing is a figure beside it.
+It runs workloads' torch implementations. A call ends only when its graph has been traced, run and waited for, so its time means
+the same as for eager torch on a CPU; how much of it is tracing is a separate figure.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ ABOUT = {
     "graphs": {"XLA_SAVE_TENSORS_FILE": "{file}", "XLA_SAVE_TENSORS_FMT": "{form}"},
 }  # fmt: skip
 KINDS = cast(dict[str, str], ABOUT["devices"])
-"""What PJRT calls our kinds of devices."""
+"""PJRT's names for our kinds of devices."""
 FALLBACK = "aten::"
 SPLIT_CALLS, FEWEST_SPLIT = 32, 3
 SPLIT_SHARE = 0.25
@@ -72,7 +72,7 @@ class Settled:
 
 @dataclass(frozen=True)
 class Counts:
-    """What the runtime counted so far: graphs compiled and run, and the seconds spent in both."""
+    """The runtime's counts so far: graphs compiled and run, and the seconds spent in both."""
 
     compiles: int = 0
     compile_time: float = 0.0
@@ -81,19 +81,19 @@ class Counts:
 
     @classmethod
     def read(cls) -> Counts:
-        """The present counters."""
+        """Return the present counts."""
         return cls(*_metric("CompileTime"), *_metric("ExecuteTime"))
 
     def since(self, earlier: Counts) -> Counts:
-        """Between two readings."""
+        """Return what was counted since an earlier reading."""
         return Counts(*(mine - theirs for mine, theirs in zip(asdict(self).values(), asdict(earlier).values(), strict=True)))
 
     def plus(self, other: Counts) -> Counts:
-        """Both together."""
+        """Return the sum of two counts."""
         return Counts(*(mine + theirs for mine, theirs in zip(asdict(self).values(), asdict(other).values(), strict=True)))
 
     def plain(self) -> dict[str, float]:
-        """For a record, whose nanoseconds are enough."""
+        """Return the counts for a record, with seconds rounded to nanoseconds."""
         return {name: round(value, 9) for name, value in asdict(self).items()}
 
 
@@ -103,12 +103,12 @@ def _metric(name: str) -> tuple[int, float]:
 
 
 def fallbacks() -> dict[str, int]:
-    """Operators that XLA has no form of, which ran on the host instead, and how often so far."""
+    """Return how often each operator that XLA does not have has run on the host instead."""
     return {name: int(xla_metrics.counter_value(name) or 0) for name in xla_metrics.counter_names() if name.startswith(FALLBACK)}
 
 
 def _group(counts: Counts, before: Mapping[str, int]) -> dict[str, Any]:
-    """The counts of a group of calls, with what fell back to the host in it."""
+    """Return the counts of a group of calls, with the operators that fell back to the host."""
     fell = {name: count - before.get(name, 0) for name, count in fallbacks().items() if count > before.get(name, 0)}
     return {**counts.plain(), "fallbacks": fell}
 
@@ -119,11 +119,11 @@ class SettledTimer(WaitingTimer):
     def __init__(self, threads: int = 1) -> None:
         super().__init__(threads)
         self.begun: Counts | None = None
-        """What was counted when the present block began."""
+        """The counts when the present block began."""
         self.blocks = Counts()
 
     def bind(self, task: Task) -> Loop:
-        """A loop whose first calls have compiled all that the later ones need, as a second step may need another graph than the first."""
+        """Return a loop, called until nothing more is compiled, because a second step may need another graph than the first."""
         loop = super().bind(task)
         for _ in range(MOST_SETTLING if isinstance(task.fn, Settled) else 0):
             before = Counts.read().compiles
@@ -133,10 +133,10 @@ class SettledTimer(WaitingTimer):
         return loop
 
     def disturbances(self) -> int:
-        """Graphs compiled so far: a block in which XLA compiled does not count.
+        """Return the number of graphs compiled so far: a block in which XLA compiled does not count.
 
-        Asked right before and after every block, so the blocks' own counts are summed here: between two of them the answers are
-        looked at once, which may compile a graph of its own.
+        Called right before and after every block, so the counts of the blocks alone are summed here: between two blocks the outputs
+        are checked once, which may compile a graph of its own.
         """
         now = Counts.read()
         if self.begun is None:
@@ -147,7 +147,7 @@ class SettledTimer(WaitingTimer):
 
 
 class XlaStopwatch(TorchStopwatch):
-    """Calls that only trace: handing over runs what was traced, and only waiting ends it."""
+    """A stopwatch for calls that only trace: handing over starts what was traced, and only waiting ends it."""
 
     asynchronous = True
 
@@ -194,7 +194,7 @@ class TorchXla(TorchElsewhere):
 
     def stopwatch(self, *, flush: Range | None = None) -> Stopwatch:
         if flush is not None:
-            raise Unsupported("PyTorch/XLA has no cache to flush that we know of")
+            raise Unsupported("backend torch_xla has no way to flush a cache")
         return XlaStopwatch()
 
     def unwaited(self, task: Task) -> Task:
@@ -229,7 +229,7 @@ class TorchXla(TorchElsewhere):
         return replace(_settled(made), phases=phases, inspect=inspect)
 
     def beside(self, task: Task, timer: Timer, seconds: float, settings: Settings) -> tuple[dict[str, Figure], dict[str, Any]]:
-        """Host time before the device is waited for, and the rest, of calls like those that were timed; and the runtime's counters."""
+        """Return the time until the host waits for the device, the time after that, and the runtime's counts, for further calls."""
         if not isinstance(task.fn, Settled) or not isinstance(timer, SettledTimer):
             return {}, {}
         timed = timer.blocks
@@ -293,13 +293,13 @@ class TorchXla(TorchElsewhere):
 
 
 def _settled(task: Task) -> Task:
-    """A task whose calls wait for their work, and whose preparation leaves nothing for the call to run."""
+    """Return a task whose calls wait for their work, and whose preparation leaves nothing for the call to run."""
     assert task.fn is not None
     return replace(task, fn=Settled(task.fn), prepare=None if task.prepare is None else Settled(task.prepare))
 
 
 def split(task: Task, calls: int) -> tuple[list[float], list[float]]:
-    """Seconds of each call until its function returned, and from there until its work was done."""
+    """Return the seconds of each call until its function returned, and from then until its work was done."""
     traced, executed = [], []
     fn = task.fn
     assert isinstance(fn, Settled)
@@ -322,12 +322,14 @@ def _spread(seconds: list[float]) -> Figure:
 
 
 def _device(kind: str) -> Any:
-    """The XLA device of a kind; a process has one PJRT client, and its variable is read once."""
+    """Return the XLA device of a kind; a process has one PJRT client, which reads PJRT_DEVICE once."""
     wanted = KINDS.get(kind)
     if wanted is None:
-        raise Unsupported(f"PyTorch/XLA knows no device kind {kind!r}", do=f"it has {', '.join(KINDS)}")
+        raise Unsupported(f"PyTorch/XLA has no device kind {kind!r}", do=f"it has {', '.join(KINDS)}")
     if os.environ.setdefault("PJRT_DEVICE", wanted) != wanted:
-        raise Unsupported(f"PJRT_DEVICE is {os.environ['PJRT_DEVICE']}, and the case is for {kind}", do="leave the variable to Steelyard")
+        raise Unsupported(
+            f"PJRT_DEVICE is {os.environ['PJRT_DEVICE']}, and the case is for {kind}", do="unset PJRT_DEVICE: Steelyard sets it"
+        )
     try:
         return torch_xla.device()
     except (RuntimeError, OSError) as error:

@@ -1,7 +1,7 @@
-"""torchax, PyTorch's operators on JAX: once torch_xla2, an axis of PyTorch/XLA's own benchmarks.
+"""torchax, PyTorch's operators on JAX; formerly torch_xla2, which is an option of PyTorch/XLA's own benchmarks.
 
-It runs what workloads have for torch, one XLA program per operator; the variant jit makes one of the whole call. Gradients
-are JAX's affair there and unknown to PyTorch's autograd, so it is for inference.
+It runs workloads' torch implementations, one XLA program per operator; the variant jit makes one program of the whole call.
+JAX computes gradients there, and PyTorch's autograd does not see them, so the backend is for inference.
 """
 
 from __future__ import annotations
@@ -38,31 +38,31 @@ ABOUT = {
     "variables": {"XLA_FLAGS": "", "PJRT_NPROC": "{threads}", "NPROC": "{threads}", "JAX_PLATFORMS": "{device}"},
 }  # fmt: skip
 KINDS = {"cpu": "cpu", "cuda": "gpu", "tpu": "tpu"}
-"""What JAX calls our kinds of devices."""
+"""JAX's names for our kinds of devices."""
 TOO_WIDE = ("fp64", "complex128")
 BEYOND = (OperatorNotFound, jax.errors.JAXTypeError, jax.errors.JAXIndexError)
-"""What an operator that torchax lacks, or one that needs a number where XLA has a shape, raises."""
+"""Errors of operators that torchax lacks, and of those that need a number where XLA has a shape."""
 HERE, THERE = torch.device("cpu"), torch.device("jax")
 
 
 class Runtime:
-    """What there is once per process: whether PyTorch's calls go to JAX now.
+    """The process's switch that sends PyTorch's calls to JAX.
 
-    They go there while a task is built and while it is called, and not while plain PyTorch computes what it is held against.
+    It is on while a task is built and while it is called, and off while plain PyTorch computes the reference.
     """
 
     def __init__(self) -> None:
         self.on = False
 
     def switch(self, on: bool) -> None:
-        """From now on."""
+        """Turn the switch on or off."""
         if on != self.on:
             (torchax.enable_globally if on else torchax.disable_globally)()
         self.on = on
 
     @contextmanager
     def inside(self, on: bool = True) -> Iterator[None]:
-        """For a while."""
+        """Turn the switch on or off inside the block."""
         before = self.on
         self.switch(on)
         try:
@@ -71,7 +71,7 @@ class Runtime:
             self.switch(before)
 
     def outside(self) -> AbstractContextManager[None]:
-        """Not for a while."""
+        """Turn the switch off inside the block."""
         return self.inside(False)
 
 
@@ -80,7 +80,7 @@ RUNTIME = Runtime()
 
 @dataclass(frozen=True)
 class Tried:
-    """A function that says where torchax is not able to run it; its call ends when it is handed over."""
+    """A function that raises Unsupported where torchax cannot run it; its call ends when the work is handed over."""
 
     started: Callable[..., Any]
 
@@ -92,7 +92,7 @@ class Tried:
 
 
 class Waited(Tried):
-    """A function whose call ends when what it computed is there."""
+    """A function whose call ends when its results are computed."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         made = super().__call__(*args, **kwargs)
@@ -101,17 +101,17 @@ class Waited(Tried):
 
 
 def wait_for(made: Any) -> None:
-    """Until everything in an answer is there."""
+    """Wait until everything in an answer is computed."""
     jax.block_until_ready([item.jax() for item in leaves(made).values() if hasattr(item, "jax")])
 
 
 def _as_torch(item: Any) -> Any:
-    """A tensor of JAX's as one of PyTorch's own; anything else as it is."""
+    """Return a tensor of torchax as a plain PyTorch tensor; anything else unchanged."""
     return item.torch() if hasattr(item, "jax") else item
 
 
 class WaitedStopwatch(TorchStopwatch):
-    """A call is handed over when it returns, and done when its answer is there."""
+    """A stopwatch for calls that are handed over when they return, and done when their results are computed."""
 
     asynchronous = True
 
@@ -154,11 +154,11 @@ class Torchax(TorchElsewhere):
 
     def array(self, data: np.ndarray[Any, Any], dtype: str) -> Any:
         if canonical(dtype) in TOO_WIDE:
-            raise Unsupported(f"JAX computes {dtype} in half its width unless told otherwise", do="use backend torch")
+            raise Unsupported(f"JAX computes {dtype} in half its width by default", do="use backend torch")
         return super().array(data, dtype)
 
     def module(self, make: Callable[[], Any], dtype: str) -> Any:
-        """Weights are drawn where PyTorch can change them in place, and then moved."""
+        """Return a module whose weights are drawn on the CPU, where PyTorch can change them in place, and then moved."""
         self.where = HERE
         try:
             made = super().module(make, dtype)
@@ -207,7 +207,7 @@ class Torchax(TorchElsewhere):
         super().reset()
 
     def jitted(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Callable[..., Any]:
-        """One XLA program for a whole call; tensors and weights are its inputs, all else is what it was when it was made."""
+        """Return a whole call as one XLA program; tensors and weights are its inputs, and everything else is a constant."""
         env = torchax.default_env()
         leaves, shape = jax.tree_util.tree_flatten((args, dict(kwargs)))
         places = [place for place, item in enumerate(leaves) if isinstance(item, torch.Tensor)]
@@ -230,7 +230,7 @@ class Torchax(TorchElsewhere):
         return call
 
     def exported(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Callable[..., Any]:
-        """One XLA program of the graph that torch.export makes of a module, which it is handed as plain PyTorch."""
+        """Return one XLA program of the graph that torch.export makes of a module, which it gets as plain PyTorch."""
         from torchax.export import exported_program_to_jax
 
         if not isinstance(fn, torch.nn.Module):
@@ -254,7 +254,7 @@ class Torchax(TorchElsewhere):
 
     @contextmanager
     def building(self) -> Iterator[Any]:
-        """Models are built where PyTorch can change their weights in place."""
+        """Build models on the CPU, where PyTorch can change their weights in place."""
         with RUNTIME.outside():
             yield HERE
 

@@ -31,7 +31,7 @@ MEMORY = {
     "program_temporaries": "temp_size_in_bytes", "program_arguments": "argument_size_in_bytes", "program_outputs": "output_size_in_bytes",
 }  # fmt: skip
 LACKING = ("UNIMPLEMENTED", "INVALID_ARGUMENT", "NOT_FOUND", "can't be translated to XLA HLO")
-"""By which XLA says that it has no way to do something, in place of failing over it."""
+"""Words in XLA's errors that mean that it lacks a feature, as opposed to a failure."""
 
 
 class Xla(ProgramBackend):
@@ -86,15 +86,15 @@ class Xla(ProgramBackend):
         except jax.errors.JaxRuntimeError as error:
             told = str(error)
             if any(word in told for word in LACKING):
-                raise Unsupported("XLA does not compile it", why=first_error(told)) from error
-            raise SteelyardError("XLA failed to compile it", why=first_error(told)) from error
+                raise Unsupported("XLA cannot compile the program", why=first_error(told)) from error
+            raise SteelyardError("XLA failed to compile the program", why=first_error(told)) from error
 
     def _device_peak(self) -> dict[str, float]:
         peak = (self.spot.memory_stats() or {}).get("peak_bytes_in_use")
         return {} if peak is None else {"runtime_peak_memory": float(peak)}
 
     def timer(self) -> Timer:
-        """PJRT's own threads do the work and push ours off the CPU: that does not mean that other programs disturbed a block."""
+        """Return a timer that counts no disturbances: PJRT's own threads preempt ours, without any other program disturbing a block."""
         return WaitingTimer(self.threads)
 
     def place(self, data: np.ndarray[Any, Any]) -> Any:

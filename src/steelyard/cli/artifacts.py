@@ -47,7 +47,7 @@ def command() -> None:
 @click.option("--env", metavar="NAME", help="Make them in this environment, from steelyard env create.")
 @click.option("--seed", type=click.IntRange(0), help="Seed of all data and weights.")
 @click.option("--timeout", metavar="TIME", default="1h", show_default=True, help="Limit for one program.")
-@click.option("--again", is_flag=True, help="Make again what is already there and intact.")
+@click.option("--again", is_flag=True, help="Also export programs again that exist and are intact.")
 @store_option
 @json_option
 def make(**options: Any) -> int:

@@ -89,23 +89,23 @@ def refuse_unpaired_options(given: Mapping[str, object]) -> None:
     named = [option for option, value in given.items() if value not in (None, False)]
     if "--confirm" in named:
         raise UsageError(
-            "there is nothing to confirm", why="what a run compares with --vs was measured interleaved", do="leave out --confirm"
+            "there is nothing to confirm", why="the comparisons of a run (--vs) are interleaved already", do="leave out --confirm"
         )
     if named:
         raise UsageError(
-            f"{' and '.join(named)} cannot be used with one run", why="what a run compares with --vs was settled when it was measured",
+            f"{' and '.join(named)} cannot be used with one run", why="the comparisons of a run (--vs) were settled when it was measured",
             do="leave it out, or name two runs: steelyard compare BASE HEAD",
         )  # fmt: skip
 
 
 def own(side: RunsSide, metrics: Sequence[str], margins: dict[str, float], as_json: bool) -> int:
-    """The paired comparisons that a run holds."""
+    """Print the comparisons that were measured inside a run; returns the exit code."""
     from steelyard.analyze.compare import OWN_METRICS, own_pairs
 
     known = {"time", *(name for run in side.runs for pair in run.pairs for name in pair.parts)}
     if other := [metric for metric in metrics if metric not in known]:
         compared = "time alone" if len(known) == 1 else ", ".join(sorted(known))
-        raise UsageError(f"a run compares {compared}, not {other[0]}", do="name two runs: steelyard compare BASE HEAD")
+        raise UsageError(f"{side.name} compares {compared}, not {other[0]}", do="name two runs: steelyard compare BASE HEAD")
     warn_of(side)
     found = own_pairs(side, margins=margins, metrics=metrics or OWN_METRICS)
     if not found.deltas:
@@ -120,7 +120,7 @@ def check_trust(trusted: Sequence[str], confirm: bool) -> None:
 
 
 def again(base: RunsSide, head: RunsSide, store: Store, trusted: Sequence[str] = ()) -> Confirm:
-    """How cases that look changed are measured once more, interleaved. Code from runs made elsewhere is executed only with --trust."""
+    """The function that measures cases again, interleaved. Code from runs made elsewhere is executed only with --trust."""
     for side in (base, head):
         if side.runs[-1].path.is_file():
             raise UsageError(f"{side.name} cannot be measured again", why="it is another tool's file", do="leave out --confirm")
@@ -137,7 +137,7 @@ def again(base: RunsSide, head: RunsSide, store: Store, trusted: Sequence[str] =
 
 
 def parse_margins(texts: Sequence[str], metrics: Sequence[str]) -> dict[str, float]:
-    """`2%` for every metric that is compared, `peak_memory=5%` for one."""
+    """The margin of each metric, from texts: `2%` for every metric that is compared, `peak_memory=5%` for one."""
     from steelyard.model.units import parse_share
 
     found: dict[str, float] = {}

@@ -47,12 +47,12 @@ def command(file: Path, output: Path | None, files: tuple[str, ...], force: bool
     if is_trace(file):
         return _trace(file, form or CONFIG, output, step, subgraph, force=force)
     if step is not None or subgraph or form == CONFIG:
-        raise UsageError(f"{file} is no execution trace", do="--step, --subgraph and --to config are for traces")
+        raise UsageError(f"{file} is not an execution trace", why="--step, --subgraph and --to config are for traces", do="leave them out")
     if form:
         return _results(file, form, output, force=force)
     if file.suffix.lower() == ".csv":
         raise UsageError(
-            f"{file} is no config",
+            f"{file} is not a config",
             why="a CSV file holds results",
             do="--to DIALECT writes them in another tool's format: steelyard convert --help",
         )
@@ -94,7 +94,7 @@ def _trace(file: Path, form: str, output: Path | None, step: int | None, subgrap
     parts = {dialect.name: importlib.import_module(dialect.convert) for dialect in registry.dialects() if dialect.convert}
     writers = {name: part.of_trace for name, part in parts.items() if hasattr(part, "of_trace")}
     if form != CONFIG and form not in writers:
-        raise unknown("form that a trace can be written in", form, [CONFIG, *writers])
+        raise unknown("format for traces", form, [CONFIG, *writers])
     trace = read_trace(file, step, subgraph)
     calls, left_out = benchmarks.callable_calls(trace)
     for line in left_out:
@@ -113,13 +113,13 @@ def _trace(file: Path, form: str, output: Path | None, step: int | None, subgrap
 
 
 def _results(file: Path, form: str, output: Path | None, *, force: bool) -> int:
-    """Another tool's results in a dialect's format."""
+    """Write another tool's results in a dialect's format."""
     from steelyard import registry
 
     parts = {dialect.name: importlib.import_module(dialect.export) for dialect in registry.dialects() if dialect.export}
     writers = {name: part.text_of for name, part in parts.items() if hasattr(part, "text_of")}
     if form not in writers:
-        raise unknown("dialect that results can be written in", form, writers)
+        raise unknown("format for results", form, writers)
     text: str = writers[form](file)
     _keep_other_files(output, force=force)
     hand_out(text, output, file.name)

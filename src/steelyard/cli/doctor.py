@@ -153,7 +153,7 @@ def measure_noise(device: str, threads: int, budget: str | None, *, as_json: boo
     noise.check_writable()
     machine = facts.collect()
     key, ready = facts.key(machine), work.against_itself(chosen or work.experiment(machine, device, threads, seconds))
-    click.echo(f"weighing {len(ready.jobs)} cases against themselves · about {duration(estimate(ready, key).about)}", err=True)
+    click.echo(f"comparing {len(ready.jobs)} cases with themselves · about {duration(estimate(ready, key).about)}", err=True)
     done = _executed(ready, "--noise")
     found = work.learn(done.records, done.pairs)
     for line in work.left_out(done.records, found.cases):

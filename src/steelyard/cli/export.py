@@ -12,7 +12,7 @@ from steelyard.errors import PASS, unknown
 from steelyard.terminal import hand_out
 
 OTHERS = {"hyperfine": "steelyard.analyze.foreign.hyperfine"}
-"""Tools that are no dialects: only their results are read and written."""
+"""Tools that are not dialects: only their results are read and written."""
 
 
 @click.command("export", context_settings=CONTEXT)
@@ -35,7 +35,7 @@ def command(ref: str, form: str, output: Path | None, store: Path | str | None) 
 
     writers = {**OTHERS, **{dialect.name: dialect.export for dialect in registry.dialects() if dialect.export}}
     if form not in writers:
-        raise unknown("tool that a run can be written in", form, writers, listing="steelyard list dialects")
+        raise unknown("export format", form, writers, listing="steelyard list dialects")
     run = refs.resolve(Store.find(explicit=str(store) if store else None), ref).run
     text: str = importlib.import_module(writers[form]).text(run)
     hand_out(text, output, f"run {run.id}")

@@ -55,10 +55,10 @@ def _without_journal(run: str, folder: Path) -> UsageError:
     from steelyard.analyze.provenance import head_of
 
     if farm := head_of(folder).farm:
-        why = f"it was made on {farm}, and its journal is where it was started; a shared store keeps only results"
-        return UsageError(f"how run {run} went is not known here", why=why, do=f"steelyard show {run} has the host of each result")
-    do = "name one that was, or start one: steelyard run … --on local:2"
-    return UsageError(f"run {run} was not made on other machines", why="it was measured where it was started", do=do)
+        why = f"it was made on {farm}, and its journal is on the machine that started it; a shared store keeps only results"
+        return UsageError(f"no journal of run {run} here", why=why, do=f"steelyard show {run} has the host of each result")
+    do = "name a run that was, or start one: steelyard run … --on local:2"
+    return UsageError(f"run {run} was not made on other machines", why="it was measured on the machine that started it", do=do)
 
 
 def _lines(folder: Path, *, follow: bool) -> None:
@@ -116,7 +116,7 @@ def lines_of(found: FarmOverview, now: float) -> list[str]:
         who = clean(f"{line.host} ({line.name})")
         lines.append(f"{who:<{names}}  {line.state:<9}  {line.done:>6} done  {clean(line.machine)}  {clean(line.reason)}".rstrip())
     lines += [f"refused: {clean(line)}" for line in found.refused]
-    lines += [f"{found.dropped} late answers were dropped"] if found.dropped else []
+    lines += [f"late results dropped: {found.dropped}"] if found.dropped else []
     return [line for line in lines if line]
 
 

@@ -80,9 +80,12 @@ def command(**options: Any) -> int:
         emit_json(told | {"operations": len(found.statements), "before": len(whole.statements)})
     else:
         say(f"{len(whole.statements)} operations → {len(found.statements)}, {kind}: {output / PROGRAM}")
-        for text in (reason, "" if complete else f"the time limit of {options['time_limit']} ended the search: it may be cut further"):
+        for text in (
+            reason,
+            "" if complete else f"the search stopped at the time limit of {options['time_limit']}: a smaller one may exist",
+        ):
             say(f"  {text}") if text else None
-        say(f"  shows it: {line}")
+        say(f"  reproduce it: {line}")
     return 0
 
 
@@ -106,7 +109,7 @@ def _question(options: dict[str, Any]) -> CutQuestion:
     ready = conduct.prepare(request, find_store(options["store"]))
     cases = [job.case for job in ready.jobs if job.vs or not options["vs"]]
     if strange := [case.id for case in cases if case.workload != WORKLOAD]:
-        raise UsageError(f"{strange[0]} is no exported program", do="name one: artifact:FILE, or the id of a case of one")
+        raise UsageError(f"{strange[0]} is not an exported program", do="name artifact:FILE, or the id of a case of an exported program")
     if len(cases) != 1:
         raise UsageError(
             f"{options['case']} is {len(cases)} cases", why="only one program can be reduced at a time", do="name one program, and -B"
@@ -118,11 +121,11 @@ def _question(options: dict[str, Any]) -> CutQuestion:
 
 def _progress(step: CutStep) -> None:
     count = len(step.program.statements)
-    tell(f"  {count} operation{'' if count == 1 else 's'}: {'the same, kept' if step.kept else 'not the same'}")
+    tell(f"  {count} operation{'' if count == 1 else 's'}: {'the same symptom, kept' if step.kept else 'not the same symptom'}")
 
 
 def repeat_line(question: CutQuestion, file: Path) -> str:
-    """The command that shows the symptom of a program in a file."""
+    """The command that reproduces the symptom of a program in a file."""
     case, vs = question.case, question.settings.vs
     backends = case.backend if vs else f"{question.against},{case.backend}"
     flags = [word for name, value in case.flags for word in ("--flag", f"{name}={value}")]

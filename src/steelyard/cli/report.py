@@ -39,7 +39,7 @@ CHOOSING = ("base", "baseline", "since", "until", "plot", "case", "long", "dark"
 @click.option("--until", metavar="DATE", help="Last day of the history.")
 @click.option(
     "--commit-url", default="", metavar="URL",
-    help="Where commits are shown, with {commit} in its place; commits on the page lead there. A site keeps it.",
+    help="Link commits on the page to this address, with {commit} in place of the hash. A site remembers it.",
 )  # fmt: skip
 @click.option("--plot", metavar="NAME", help="Plot for a .png or .svg. Default: the first that has data.")
 @click.option("--case", metavar="CASE", help="The case (by id) for plots that show one case.")
@@ -88,7 +88,7 @@ def check(outputs: Sequence[Path], options: dict[str, Any]) -> None:
     for path in outputs:
         if path.suffix.lower() not in KINDS:
             why = f"{str(path)!r} has the suffix {path.suffix!r}" if path.suffix else f"{str(path)!r} has no suffix"
-            raise UsageError("cannot tell the kind of report", why=why, do=f"use one of {' '.join(KINDS)}")
+            raise UsageError("unknown kind of report", why=why, do=f"use one of {' '.join(KINDS)}")
         check_place(path)
     kinds = {KINDS[path.suffix.lower()] for path in outputs}
     for option, kind in {"plot": "picture", "case": "picture", "dark": "picture", "long": "table"}.items():
@@ -108,9 +108,9 @@ def check(outputs: Sequence[Path], options: dict[str, Any]) -> None:
 
 
 def check_commit_url(address: str) -> None:
-    """Pages travel: what they lead to is an address of the web, and nothing that a browser would run."""
+    """Check that the address is http(s) and has {commit}: pages are shared, so a link must not be something that a browser executes."""
     if address and not (address.startswith(("https://", "http://")) and "{commit}" in address):
-        raise UsageError(f"not an address of commits: {address!r}", do="write it like https://github.com/me/mine/commit/{commit}")
+        raise UsageError(f"not an address for commits: {address!r}", do="write it like https://github.com/me/mine/commit/{commit}")
 
 
 def check_place(path: Path) -> None:

@@ -70,7 +70,7 @@ def _processes(ctx: click.Context, param: click.Parameter, text: str | None) -> 
     "axes",
     multiple=True,
     metavar="NAME=VALUES",
-    help="Values of a workload parameter: n=1024, n=[1024,8192], n=256..8192:x2. With programs, of {n} in their words.",
+    help="Values of a workload parameter: n=1024, n=[1024,8192], n=256..8192:x2. With programs: values for {n} in the command.",
 )
 @click.option("--subgraph", metavar="NAME", help="For a recorded trace: only the first node whose name contains NAME, with its children.")
 @click.option("--step", type=click.IntRange(0, MOST_COUNT), metavar="N", help="For a recorded trace: the step at this position, from 0.")
@@ -102,9 +102,11 @@ def _processes(ctx: click.Context, param: click.Parameter, text: str | None) -> 
     "prepares",
     multiple=True,
     metavar="LINE",
-    help="Shell line before each run of a program, untimed; once for each program, or for all.",
+    help="Shell command to run before each run of a program, untimed; give one per program, or one for all.",
 )
-@click.option("-n", "--command-name", "names", multiple=True, metavar="NAME", help="Name of a program in tables; once for each, in order.")
+@click.option(
+    "-n", "--command-name", "names", multiple=True, metavar="NAME", help="Name of a program in tables; one per program, in order."
+)
 @click.option("--runs", type=click.IntRange(1, MOST_COUNT), help="Exact number of blocks (or program runs).")
 @click.option(
     "--fixed", metavar="CALLS",
@@ -234,7 +236,7 @@ def _request(options: dict[str, Any]) -> Request:
     settings |= _consented(axes.get(IMPORTS, ()), settings)
     parts = {name: options[name] for name in TRACE_PARTS if options[name] is not None}
     if twice := next((name for name in parts if name in axes), ""):
-        raise UsageError(f"--{twice} and -a {twice} both say which", do="give one of them")
+        raise UsageError(f"--{twice} and -a {twice} are both given", do="give one of them")
     return Request(
         selectors=selectors, commands=commands, axes={**axes, **{name: (value,) for name, value in parts.items()}},
         options=tuple(parts), backend=comma_list(options["backends"]),
@@ -281,7 +283,7 @@ def comma_list(texts: Sequence[str]) -> tuple[str, ...]:
 
 
 def read_axes(texts: Sequence[str]) -> dict[str, tuple[Any, ...]]:
-    """Axes by name; one named twice has the values of both."""
+    """Axes by name; an axis given twice has the values of both."""
     found: dict[str, tuple[Any, ...]] = {}
     for name, values in map(_axis, texts):
         found[name] = (*found.get(name, ()), *values)
@@ -313,7 +315,7 @@ def _axis(text: str) -> tuple[str, tuple[Any, ...]]:
 
 
 def read_flag(text: str) -> tuple[str, str]:
-    """A variable and its value."""
+    """Split NAME=VALUE into an environment variable and its value."""
     name, sign, value = text.partition("=")
     if not sign or not name:
         raise UsageError(f"not a flag: {text!r}", do="write it like --flag XLA_FLAGS=--xla_dump_to=out")

@@ -1,4 +1,4 @@
-"""What the commands below `steelyard as` have in common: another tool's names and flags, its log levels, and its statuses counted."""
+"""Shared parts of the commands below `steelyard as`: options and subcommands with another tool's names, log levels, counted statuses."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ LOUDNESS = {"DEBUG": 0, "INFO": 1, "WARNING": 2, "ERROR": 3, "CRITICAL": 4}
 
 
 ENV = click.option("--env", default="", metavar="NAME", help="Run in this environment, from steelyard env create.")
-STRICT_EXIT = click.option("--strict-exit", is_flag=True, help="Exit with 3 where something failed and 5 where nothing was measured.")
-"""Flags of ours that are added to the original's."""
+STRICT_EXIT = click.option("--strict-exit", is_flag=True, help="Exit with 3 if something failed and 5 if nothing was measured.")
+"""Flags that we add to the original's."""
 
 
 class Names(click.Group):
-    """Commands in the order they are named; a wrong name is an error with the nearest right one, and no name prints the help."""
+    """A group that lists its commands as they were defined, suggests the nearest name for a wrong one, and prints its help without one."""
 
     kind = "command"
 
@@ -42,14 +42,14 @@ class Names(click.Group):
 
 
 class MaybeBare(click.Choice[str]):
-    """One of some words, or the flag alone; the reader of the options decides what that means."""
+    """A choice that also accepts the flag without a value, as an empty text; the reader of the options decides what that means."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         return "" if value == "" else str(super().convert(value, param, ctx))
 
 
 def option(flag: Flag, defaults: PlainOptions) -> click.Option:
-    """One option of a table of flags; without it the field keeps its default."""
+    """Return the click option for one entry of a table of flags; its default is that of the field it sets."""
     default = getattr(defaults, flag.key)
     words: dict[str, Any] = {"required": True} if flag.required else {"default": default, "show_default": bool(default)}
     types = {"count": click.IntRange(min=0), "integer": int, "integers": int, "seconds": float}
@@ -70,13 +70,13 @@ def option(flag: Flag, defaults: PlainOptions) -> click.Option:
 
 
 def spelt(*names: str, **words: Any) -> Callable[[Any], Any]:
-    """An option that may be written with dashes and with underscores."""
+    """Return an option that may be written with dashes or with underscores."""
     dashed = [name for name in names if name.startswith("--")]
     return click.option(*names, *(name[:2] + name[2:].replace("-", "_") for name in dashed if "-" in name[2:]), **words)
 
 
 def with_options(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Several options, in this order."""
+    """Return a decorator that adds several options, in this order."""
 
     def add(function: Any) -> Any:
         for option in reversed(options):
@@ -87,12 +87,12 @@ def with_options(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 def status_counts(statuses: Sequence[str]) -> list[str]:
-    """`3 ok`, `1 failed`, in the order they first came."""
+    """Return counts such as `3 ok` and `1 failed`, in the order in which the statuses first occur."""
     return [f"{statuses.count(status)} {status}" for status in dict.fromkeys(statuses)]
 
 
 class Listing(click.Command):
-    """Takes `--include A B` as the original does: every word up to the next option; none at all is an empty list."""
+    """A command whose list options take all words up to the next option, as the original's `--include A B`; no word is an empty list."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         lists = {name for param in self.params if isinstance(param, click.Option) and param.multiple for name in param.opts}
@@ -100,7 +100,7 @@ class Listing(click.Command):
 
 
 def spread(args: list[str], lists: set[str]) -> list[str]:
-    """`--include A B` as `--include A --include B`."""
+    """Rewrite `--include A B` as `--include A --include B`."""
     given: list[str] = []
     listing = ""
     for word in args:
@@ -118,4 +118,4 @@ def make_folder(path: Path) -> None:
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UsageError(f"cannot write to {path}", why=error.strerror or str(error), do="--output-dir names another folder") from None
+        raise UsageError(f"cannot write to {path}", why=error.strerror or str(error), do="name another folder with --output-dir") from None

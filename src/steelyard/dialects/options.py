@@ -1,4 +1,4 @@
-"""Options of another tool's command line: a table of flags, and what was given as plain data, which is how a worker gets it."""
+"""Options of another tool's command line: a table of flags, and their values as plain data, the form in which a worker gets them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Kind = Literal["switch", "text", "count", "integer", "seconds", "choice", "texts
 class Flag:
     """One option of the command line; its default is that of the field it sets, unless it is required.
 
-    `bare` is the value of an option that is given without one; None means that it cannot be.
+    `bare` is the value of an option that is given without one; None means that a value is required.
     """
 
     names: tuple[str, ...]
@@ -30,7 +30,7 @@ class Flag:
 
 
 class PlainOptions:
-    """For a dataclass of options: to and from what JSON knows."""
+    """Base of dataclasses of options: conversion to and from plain data."""
 
     def plain(self) -> dict[str, Any]:
         """Plain data for JSON, for the worker and the header."""
@@ -39,7 +39,7 @@ class PlainOptions:
 
     @classmethod
     def from_plain(cls, data: Mapping[str, Any]) -> Self:
-        """What `plain` gave, or the words of a call; an unknown name is an error."""
+        """Return options from what `plain` returned, or from keyword arguments; an unknown name is an error."""
         known = [item.name for item in fields(cls)]  # type: ignore[arg-type]
         for name in data:
             if name not in known:
@@ -48,6 +48,6 @@ class PlainOptions:
 
 
 def check_count(name: str, value: Any, least: int, most: int) -> None:
-    """Raise an error for a number out of bounds that names its flag, whether it came from there or from a call."""
+    """Raise an error that names the flag if a number is out of bounds, whether it came from the command line or from a call."""
     if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
-        raise UsageError(f"--{name.replace('_', '-')} is a whole number from {least} to {most}, not {value!r}")
+        raise UsageError(f"--{name.replace('_', '-')} must be a whole number from {least} to {most}, not {value!r}")

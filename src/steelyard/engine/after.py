@@ -1,4 +1,4 @@
-"""Passes beside the timing, on the conductor's side: which passes a case gets, in which process, and what they add to its record."""
+"""Extra passes besides timing, on the conductor's side: which passes a case gets, in which process, and what they add to its record."""
 
 from __future__ import annotations
 
@@ -49,36 +49,36 @@ def complete(record: Record, job: Job, plan: Plan, crew: Crew, writer: ResultKee
 
 
 def wanted(plan: Plan) -> Iterator[tuple[str, Work]]:
-    """The passes of a plan by the setting that asks for each, those that need the timing worker first."""
+    """Yield the requested passes of a plan by the setting that requests each; those that need the timing worker come first."""
     for name, work in WORKS.items():
         if getattr(plan.settings, name) or (name == "peak_memory" and plan.settings.memory_snapshot):
             yield name, work
 
 
 def profile(crew: Crew, job: Job, plan: Plan, scratch: Path) -> Reply:
-    """In the worker that timed the case, which times nothing afterwards: a tracer leaves its hooks behind."""
+    """Profile the case in the worker that timed it. That worker times nothing afterwards, since a tracer leaves its hooks behind."""
     return crew.ask(job, plan, "profile", scratch, alone=False)
 
 
 def runtime_profile(crew: Crew, job: Job, plan: Plan, scratch: Path) -> Reply:
-    """In a process of its own: two profilers do not share one."""
+    """Profile with the framework's runtime, in a separate process: two profilers cannot share one."""
     return crew.ask(replace(job, fresh=True), plan, "runtime", scratch, alone=True)
 
 
 def outputs(crew: Crew, job: Job, plan: Plan, scratch: Path) -> Reply:
-    """In any worker that can build the case."""
+    """Save the case's outputs, in any worker that can build it."""
     return crew.ask(job, plan, "outputs", scratch, alone=False)
 
 
 def memory(crew: Crew, job: Job, plan: Plan, scratch: Path) -> Reply:
-    """In a process that has run nothing else."""
+    """Measure peak memory, in a process that has run nothing else."""
     fresh = job.compiles or job.case.device != "cpu" or not registry.about_backend(job.case.backend).forks
     return crew.ask(replace(job, fresh=fresh), plan, "memory", scratch, alone=True)
 
 
 def graphs(crew: Crew, job: Job, plan: Plan, scratch: Path) -> Reply:
-    """In a process of its own, with graph dumps switched on before it starts; if there are two arms, the compiled form of both, to show how
-    they differ."""
+    """Dump graphs in a separate process, with dumps switched on before it starts; compiled graphs of both arms if there are two, to show
+    how they differ."""
     both = job.vs is not None and plan.settings.dump_ir == "optimized"
     arms = arms_of(job, plan) if both else (ArmJob("", job, plan.sources_of(job)),)
     found = Found()
@@ -93,7 +93,7 @@ def graphs(crew: Crew, job: Job, plan: Plan, scratch: Path) -> Reply:
 
 
 def _graphs(crew: Crew, arm: ArmJob, plan: Plan, scratch: Path) -> Reply:
-    """The graphs of one arm, with what they are made of."""
+    """Return the graphs of one arm, with counts of the operations in them."""
     assert plan.settings.dump_ir is not None
     saving = envs.saving_graphs(arm.job.case.backend, plan.settings.dump_ir, scratch / SAVED)
     place = replace(arm.job.place, flags=tuple((dict(arm.job.place.flags) | saving).items()))
@@ -105,7 +105,7 @@ def _graphs(crew: Crew, arm: ArmJob, plan: Plan, scratch: Path) -> Reply:
 
 
 def _laid_over(head: Found, found: Found, *, base: bool) -> Found:
-    """The findings of the head, with those of the base under separate names."""
+    """Return the findings of the head, with those of the base added under separate names."""
     if not base:
         return found
     files = [(f"base {kind}", str(Path(path).rename(Path(path).with_name(f"base-{Path(path).name}")))) for kind, path in found.files]
@@ -114,9 +114,9 @@ def _laid_over(head: Found, found: Found, *, base: bool) -> Found:
 
 
 def under_tool(name: str, crew: Crew, job: Job, plan: Plan, scratch: Path) -> Reply:
-    """In a process that ncu or nsys starts, with the device to itself."""
+    """Profile the case in a process that ncu or nsys starts, with the device to itself."""
     if job.case.device != "cuda":
-        return Reply(Found(facts={name: f"unsupported: {name} looks at NVIDIA GPUs only"}))
+        return Reply(Found(facts={name: f"unsupported: {name} profiles NVIDIA GPUs only"}))
     crew.dismiss()
     crew.see_off()
     file = scratch / "job.json"
@@ -129,7 +129,7 @@ def under_tool(name: str, crew: Crew, job: Job, plan: Plan, scratch: Path) -> Re
 
 
 def compile_time(crew: Crew, job: Job, plan: Plan, scratch: Path) -> Reply:
-    """First calls in fresh interpreters: each with an empty cache of its own, then each with the cache that left."""
+    """Measure first calls in fresh interpreters: each with its own empty cache, then each again with the cache that this left."""
     if not job.compiles:
         return Reply()
     cold: list[Reply] = []
@@ -147,13 +147,13 @@ def compile_time(crew: Crew, job: Job, plan: Plan, scratch: Path) -> Reply:
 
 
 def with_cache(job: Job, folder: Path) -> Job:
-    """A job in a fresh interpreter that has a cache of compiled code of its own."""
+    """Return the job for a fresh interpreter with a private cache of compiled code."""
     private = tuple((name, str(folder / name.lower())) for name in CACHES)
     return replace(job, place=replace(job.place, flags=(*job.place.flags, *private)), fresh=True)
 
 
 def _spread(replies: Sequence[Reply], name: str) -> Figure:
-    """A process is one sample."""
+    """Return the median and interval of a figure over processes, each of which is one sample."""
     import numpy as np
 
     from steelyard.measuring.stats import median_interval, time_figure
@@ -163,7 +163,7 @@ def _spread(replies: Sequence[Reply], name: str) -> Figure:
 
 
 def compile_facts(cold: Sequence[Reply], warm: Sequence[Reply], job: Job) -> dict[str, Any]:
-    """The compiler's own counters of its cache, and other costs; notes a cache that was not cold or not warm."""
+    """Return the compiler's cache counters and other costs, with a doubt if a cache was not cold or not warm."""
     facts: dict[str, Any] = {"processes": len(cold), "interval": "min to max"}
     for name, replies in (("cold", cold), ("warm", warm)):
         counts = [reply.found.facts.get("counts", {}) for reply in replies]
@@ -198,7 +198,7 @@ def _extended(record: Record, name: str, reply: Reply, scratch: Path, writer: Re
 
 
 def _contents(name: str, scratch: Path) -> bytes:
-    """A file that a worker made in the folder it was given; one that lies elsewhere is not copied."""
+    """Read a file that a worker made in its folder; ValueError if it is elsewhere or too large."""
     path = Path(name)
     if path.is_symlink() or not path.is_file() or not path.resolve().is_relative_to(scratch.resolve()):
         raise ValueError(f"{path.name} is not a file in the folder given for it")

@@ -45,17 +45,17 @@ class Bench:
     def open(self) -> Any:
         """A fresh backend instance, so that equal seeds give equal data."""
         if self.case.ranks != self.seat.size:
-            raise Unsupported(f"a case of {self.case.ranks} ranks cannot be looked at in one process alone")
+            raise Unsupported(f"a case of {self.case.ranks} ranks cannot run in a single process")
         binding.bind()
         return self.backend(self.case.device, seed=self.settings.seed, threads=self.case.threads, seat=self.seat)
 
     def base(self, be: Any = None) -> tuple[Any, Task]:
-        """The workload's own task, without variants except those that are part of what is measured."""
+        """Build the workload's own task, without variants except those that are part of what is measured."""
         be = be or self.open()
         return be, self._under(self.body(self.case.backend, be), be, lambda variant: variant.asked)
 
     def plain(self, be: Any) -> Task:
-        """The reference task of another rule: in the variant's formats, with the variants that are part of what is measured."""
+        """Build the reference task of another rule: in the variant's formats, with the variants that are part of what is measured."""
         return self._under(self.body(self.case.backend, be), be, lambda variant: variant.asked or variant.casts)
 
     def _under(self, task: Task, be: Any, which: Callable[[Variant], bool]) -> Task:
@@ -79,7 +79,7 @@ class Bench:
         return task
 
     def build(self, be: Any = None) -> tuple[Any, Task]:
-        """The task under all its variants, in written order; a variant that sets something for the whole process is noted."""
+        """Build the task with all its variants, in written order; a variant that sets something for the whole process is noted."""
         be = be or self.open()
         task = self.body(self.case.backend, be)
         be.before_variants, be.left_set = be.process_state() if self.chain else (), []
@@ -92,7 +92,7 @@ class Bench:
         return be, sqnr.held_at(task, rules.asked(self.settings.other_rule, sqnr.RULE, "floor"))
 
     def standard(self, task: Task, be: Any = None) -> tuple[Any, Task]:
-        """What the answers of a task are compared with: the plain task, or what its variants make of that."""
+        """Return the task that a task's answers are compared with: the plain task, or what the variants define in its place."""
         be, plain = self.base(be)
         return be, task.standard.applied(plain) if task.standard else plain
 
@@ -125,12 +125,12 @@ class Bench:
 
     @property
     def own_body(self) -> Body:
-        """The workload's function for the case's backend, or for the one whose language that speaks."""
+        """The workload's function for the case's backend, or for the backend whose functions that one can run."""
         return self.workload.bodies.get(self.case.backend) or self.workload.bodies[self.backend.speaks]
 
     def rebuilder(self, be: Any, task: Task, rng: random.Random) -> Callable[[], Task]:
-        """How a comparison rebuilds a task: move all of it if possible, else build again. A task that takes long to build keeps its code,
-        and its inputs move; if it restores its inputs itself, they stay too.
+        """Return how a comparison rebuilds a task: it moves the whole task if possible, else builds it again. A task that takes long to
+        build keeps its code, and its inputs move; if it restores its inputs itself, they stay too.
         """
         if self.rooted(task):
             return lambda: self.ready(be, task)
@@ -145,7 +145,7 @@ class Bench:
         return self.sticky and task.prepare is not None
 
     def holds(self, task: Task) -> bool:
-        """Whether a function that stays where it is holds arrays besides its weights, which then stay too."""
+        """Whether the task's function is not rebuilt and holds arrays besides its weights, which then are not moved either."""
         return self.sticky and next(loose_arrays(task.fn, {id(item) for item in task.parameters}), None) is not None
 
 
@@ -204,7 +204,7 @@ def open_backend(name: str, env: str = "") -> Any:
 
 
 def _ours(error: Exception) -> bool:
-    """Whether it was raised in this package: then it is a bug of ours, not of an installation."""
+    """Whether an error was raised in this package: then it is a bug of ours, not of an installation."""
     *_, (frame, _) = traceback.walk_tb(error.__traceback__)
     return Path(frame.f_code.co_filename).is_relative_to(Path(__file__).parents[1])
 

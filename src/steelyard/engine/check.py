@@ -35,7 +35,7 @@ from steelyard.store.runs import Store, read_run
 PROGRAM = "command"
 EXPERIMENT_KEY = re.compile(r'"(matrix|include)"\s*:')
 PATIENCE = 120.0
-"""Seconds to wait for a silent worker: loading a framework takes it the longest."""
+"""Seconds to wait for a silent worker; loading a framework takes longest."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Checked:
 
 
 def check_file(word: str, store: Store, files: Sequence[str] = (), *, shapes: bool = True) -> Checked:
-    """Read one file by the kind its content shows; mistakes are returned, not raised."""
+    """Check one file according to its kind; mistakes are returned, not raised."""
     path, kind = registry.suites().get(word, Path(word)), ""
     try:
         if opened := opening.split(word):
@@ -75,7 +75,7 @@ def check_file(word: str, store: Store, files: Sequence[str] = (), *, shapes: bo
 
 
 def kind_of(path: Path) -> str:
-    """The kind of a file: by its suffix if that is specific, else by its content."""
+    """Return the kind of a file: by its suffix if that is specific, else by its content."""
     if path.name == "run.jsonl":
         return "run"
     if _is_folder(path):
@@ -116,7 +116,7 @@ def _run(path: Path) -> Checked:
 def _results(path: Path) -> Checked:
     runs = foreign.read_any(path)
     tools = dict.fromkeys(str(record.effective.get("tool", "another tool")) for run in runs for record in run.records)
-    return Checked("", notes=(f"of {', '.join(tools)}", f"{sum(len(run.records) for run in runs)} results in {len(runs)} runs"))
+    return Checked("", notes=(f"from {', '.join(tools)}", f"{sum(len(run.records) for run in runs)} results in {len(runs)} runs"))
 
 
 def _policy(path: Path) -> Checked:
@@ -124,7 +124,7 @@ def _policy(path: Path) -> Checked:
     hud = found.hud
     rules = len(hud.ratios) + (len(hud.windows.rules) if hud.windows else 0) + hud.status if hud else 0
     notes = (f"margins for {', '.join(found.metrics)}", f"{len(found.expected) + len(found.allowed)} known failures")
-    return Checked("", notes=(*notes, *([f"{number_of(rules, 'rule')} of HUD's"] if rules else [])))
+    return Checked("", notes=(*notes, *([number_of(rules, "HUD rule")] if rules else [])))
 
 
 def _expected(path: Path) -> Checked:
@@ -137,7 +137,7 @@ READERS: Mapping[str, Callable[[Path], Checked]] = {
 
 
 def _plan(found: Checked, selector: str, store: Store, files: Sequence[str], *, shapes: bool) -> Checked:
-    """The result for files that `run` accepts: mistakes in names, and the number of cases."""
+    """Return the result for files that `run` accepts: mistakes in names, and the number of cases."""
     ready = conduct.prepare(Request(selectors=(selector, *files)), store)
     fits = try_shapes(ready) if shapes else None
     wrong = [told(fit, ready) for fit in (fits.wrong if fits else ())]
@@ -148,14 +148,14 @@ def _plan(found: Checked, selector: str, store: Store, files: Sequence[str], *, 
 
 
 def misfits(ready: Plan) -> tuple[ShapeCheck, dict[str, str]]:
-    """The shapes of a plan, and for each case that does not fit what to say about it, by the name that its file has for it."""
+    """Check the shapes of a plan; also returns a message for each case that does not fit, by the case's name in its file."""
     found = try_shapes(ready)
     labels = {job.case.id: job.label for job in ready.jobs}
     return found, {label: told(fit, ready) for fit in found.wrong for label in labels[fit.case].split() or [fit.case]}
 
 
 def told(fit: Fit, ready: Plan) -> str:
-    """A case that cannot run: its place in the file, its name there or its id, and the framework's own words."""
+    """Describe a case that cannot run: its place in the file, its name there or its id, and the framework's message."""
     job = next(job for job in ready.jobs if job.case.id == fit.case)
     name = job.label.replace("|", " ", 1) or fit.case
     return f"{job.origin}  {name}: {fit.wrong}" if job.origin else f"{name}: {fit.wrong}"
@@ -167,7 +167,7 @@ def _lines(error: SteelyardError) -> Iterator[str]:
 
 
 def try_shapes(ready: Plan) -> ShapeCheck:
-    """Build and call every case of a plan once without data, in workers of the places that they would run in."""
+    """Build and call every case of a plan once without data, in workers at the places where they would run."""
     workloads, shaped = dict(registry.catalogue().workloads), [job for job in ready.jobs if job.case.workload != PROGRAM]
     rest: dict[Place, list[Job]] = {}
     for job in shaped:
@@ -189,7 +189,7 @@ def _usual(job: Job, workloads: Mapping[str, Mapping[str, Any]]) -> bool:
 
 
 def _ask(place: Place, jobs: Sequence[Job], ready: Plan) -> Iterator[Fit]:
-    """A worker's answers. A case that kills it stays unknown, and a new worker gets the rest."""
+    """Yield a worker's answers. A case that kills the worker stays unchecked, and a new worker gets the rest."""
     left = list(jobs)
     with Crew.assemble() as crew:
         while left:
@@ -209,5 +209,5 @@ def _ask(place: Place, jobs: Sequence[Job], ready: Plan) -> Iterator[Fit]:
             if lost.fault:
                 raise UsageError(lost.fault.what, why=lost.fault.why)
             if left:
-                reason = "it takes too long" if lost.status == "timeout" else "the process that tried it ended"
+                reason = "trying it took too long" if lost.status == "timeout" else "the process that tried it ended"
                 yield Fit(left.pop(0).case.id, unchecked=reason)

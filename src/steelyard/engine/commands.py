@@ -1,4 +1,4 @@
-"""Programs typed behind `--`, as cases: one for each of them and for each combination of the values that stand in its words."""
+"""Programs typed after `--` as cases: one for each program and each combination of the axis values that its words use."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 
 def cases(request: Request) -> list[Case]:
-    """All of them, each program's together and in the order in which they were typed."""
+    """Return the cases of all programs, program by program in the order in which they were typed."""
     return [case for own in _each(request) for case in own]
 
 
 def bases(request: Request) -> dict[Case, Case] | None:
-    """What each is weighed against: the first program at the same values, or of one program alone its first values.
+    """Return the base of each case: the first program at the same values, or for a single program its first values.
 
-    Nothing is, where there is only one case.
+    None if there is only one case.
     """
     each = _each(request)
     found = [case for own in each for case in own]
@@ -36,17 +36,17 @@ def bases(request: Request) -> dict[Case, Case] | None:
 
 
 def _nearest(case: Case, first: Sequence[Case]) -> Case:
-    """The case of the first program that has as many of the same values as can be."""
+    """Return the case of the first program that has the most values in common."""
     own = values_of(dict(case.params))
     return max(first, key=lambda base: sum(own.get(name) == value for name, value in values_of(dict(base.params)).items()))
 
 
 def _each(request: Request) -> list[list[Case]]:
-    """The cases of each program."""
+    """Return the cases of each program."""
     if not request.commands:
         for option, given in (("--command-name", request.names), ("--prepare", request.prepare)):
             if given:
-                raise UsageError(f"{option} is for programs, and none is named", do=f"steelyard run {option} … -- PROGRAM ARG…")
+                raise UsageError(f"{option} is for programs, and none is given", do=f"steelyard run {option} … -- PROGRAM ARG…")
         return []
     names = _for_each("--command-name", request.names, len(request.commands))
     lines = request.prepare * len(request.commands) if len(request.prepare) == 1 else request.prepare
@@ -61,24 +61,24 @@ def _each(request: Request) -> list[list[Case]]:
 def _for_each(option: str, given: Sequence[str], count: int) -> Sequence[str]:
     if given and len(given) != count:
         why = f"it was given {number_of(len(given), 'time')}, for {number_of(count, 'program')}"
-        raise UsageError(f"{option} does not fit the programs", why=why, do="give it once for each, in their order")
+        raise UsageError(f"{option} does not fit the programs", why=why, do="give it once for each program, in the same order")
     return given or [""] * count
 
 
 def own_axes(request: Request) -> list[str]:
-    """The axes that stand in some program's words, as `{n}`."""
+    """Return the axes that the words of some program use, as `{n}`."""
     texts = [word for argv in request.commands for word in argv] + [*request.names, *request.prepare]
     return [key for key in request.axes if used(texts, key.split(","))]
 
 
 def check_axes(request: Request) -> None:
-    """An axis that stands in no program would change nothing."""
+    """Refuse an axis that no program uses, since it would change nothing."""
     own = own_axes(request)
     for key in request.axes:
         if key not in own:
             word = key.split(",")[0]
             raise UsageError(
-                f"axis {word} stands nowhere in the program",
+                f"no program uses axis {word}",
                 do=f"write {{{word}}} where its value goes: -a {word}=1..4:1 -- ./prog {{{word}}}",
             )
         for name in set(key.split(",")) & set(OWN):
@@ -86,9 +86,9 @@ def check_axes(request: Request) -> None:
 
 
 def _points(program: Mapping[str, Any], request: Request) -> Iterator[Case]:
-    """A case for every combination of the values that the program mentions, with the threads and flags asked for.
+    """Yield a case for every combination of the values that a program uses, with the requested threads and flags.
 
-    By default a program chooses its threads itself, so one requested thread is recognised by the variables that request it.
+    By default a program chooses its threads itself, so a request for one thread is expressed by setting the thread variables.
     """
     texts = [*program[ARGV], program.get(NAME, ""), program.get(PREPARE, "")]
     keys = [key for key in own_axes(request) if used(texts, key.split(","))]

@@ -1,7 +1,7 @@
-"""Weighing what compilers do: both arms compile in fresh processes that take turns, so that drift of the machine falls on both alike.
+"""Comparing compilations: both arms compile in fresh processes that take turns, so that drift of the machine affects both alike.
 
 Each process gives one sample of every quantity: the time to compile, the size of the code, memory. The order of each pair of processes
-is drawn, and the first process of each arm goes untimed: it reads libraries from the disk.
+is random, and the first process of each arm is not counted: it reads libraries from the disk.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ TIME = "compile_time"
 
 
 def with_compiles(answer: PairAnswer, job: Job, plan: Plan, crew: Crew) -> PairAnswer:
-    """The comparison with compile measurements of both arms, if requested and both compile; else unchanged, with the reason."""
+    """Add compile measurements of both arms to a comparison if they are requested; if they fail, add a note with the reason."""
     count = plan.settings.compile_time
     if not count or not job.compiles or job.vs is None:
         return answer
     with tempfile.TemporaryDirectory(prefix="steelyard-", ignore_cleanup_errors=True) as folder:
         replies = take_turns(arms_of(job, plan), plan, crew, count, Path(folder))
     if isinstance(replies, str):
-        return replace(answer, pair=replace(answer.pair, notes=[*answer.pair.notes, f"compiling was not weighed: {replies}"]))
+        return replace(answer, pair=replace(answer.pair, notes=[*answer.pair.notes, f"compile times were not compared: {replies}"]))
     return weighed(answer, replies)
 
 
 def take_turns(arms: Sequence[ArmJob], plan: Plan, crew: Crew, count: int, folder: Path) -> str | tuple[list[Reply], list[Reply]]:
-    """The measurements of every process of both arms, those of a pair at the same index; or why there is nothing to compare."""
+    """Return the measurements of all processes of both arms, those of a pair at the same index; or why there is nothing to compare."""
     rng, found = random.SystemRandom(), (list[Reply](), list[Reply]())
     for number in range(count + 1):
         crew.tell("weighing compilers", number / (count + 1))
@@ -57,7 +57,7 @@ def take_turns(arms: Sequence[ArmJob], plan: Plan, crew: Crew, count: int, folde
 
 
 def weighed(answer: PairAnswer, replies: tuple[Sequence[Reply], Sequence[Reply]]) -> PairAnswer:
-    """A comparison with a part for each quantity that all processes gave, and every value of it beside the blocks."""
+    """Return the comparison with a part for each quantity that all processes reported, and its values as arrays."""
     from steelyard.measuring.compiles import weigh_values
 
     parts: dict[str, PairPart] = {}
@@ -70,15 +70,15 @@ def weighed(answer: PairAnswer, replies: tuple[Sequence[Reply], Sequence[Reply]]
                 parts[name] = part
                 arrays |= {f"{name}_{arm}": (figure.unit, "<f8", _packed(values)) for arm, values in (("base", base), ("head", head))}
     count = len(replies[0])
-    notes = [f"compiled in {count} fresh processes each, which took turns" + (_too_few(count) if count < FEWEST else "")]
+    notes = [f"both arms were compiled in {count} fresh processes each, in turns" + (_too_few(count) if count < FEWEST else "")]
     hits = [sum(int(reply.found.facts.get("counts", {}).get("hit", 0)) for reply in side) for side in replies]
-    notes += ["a compiler found something in a cache that was to be empty, so its time is not cold"] if any(hits) else []
+    notes += ["a compiler hit a cache that should have been empty, so its time is not cold"] if any(hits) else []
     pair = replace(answer.pair, parts={**answer.pair.parts, **parts}, notes=[*answer.pair.notes, *notes])
     return replace(answer, pair=pair, arrays={**answer.arrays, **arrays})
 
 
 def _too_few(count: int) -> str:
-    return f": fewer than {FEWEST} give no interval of times, so there is no verdict on them (--compile-time={FEWEST})"
+    return f": fewer than {FEWEST} give no interval, so there is no verdict on compile times (use --compile-time={FEWEST})"
 
 
 def _packed(values: Sequence[float]) -> bytes:
@@ -86,7 +86,7 @@ def _packed(values: Sequence[float]) -> bytes:
 
 
 def with_figures(record: Record, pairs: Sequence[Pair]) -> Record:
-    """The record with the compile measurements of its comparison, so that they are not repeated."""
+    """Return the record with the compile measurements of its comparison, so that they are not repeated."""
     found: Mapping[str, PairPart] = next((pair.parts for pair in pairs if pair.head.id == record.id and TIME in pair.parts), {})
     own: dict[str, Figure] = {name: part.head for name, part in found.items() if part.head}
     if TIME not in own:

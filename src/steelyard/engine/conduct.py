@@ -54,7 +54,7 @@ class RunOutcome:
 
     @property
     def uncompared(self) -> list[str]:
-        """The cases that are ok and were to be compared with a base, and were not, also where an earlier part of the run kept them."""
+        """The ok cases that should have been compared with a base but were not, including those kept from an earlier part of the run."""
         made, fine = {pair.head.id for pair in self.run.pairs}, {record.id for record in self.run.records if record.status == "ok"}
         return [job.case.id for job in self.ready.jobs if job.vs and job.case.id in fine - made]
 
@@ -76,7 +76,9 @@ def prepare(request: Request, store: Store) -> Plan:
     )  # fmt: skip
     against = commands.bases(request)
     if against and sides.is_side(experiment.settings.vs):
-        raise UsageError(f"several programs are compared with each other, so {experiment.settings.vs} cannot be the base", do="name one")
+        raise UsageError(
+            f"several programs are compared with each other, so {experiment.settings.vs} cannot be the base", do="name one program"
+        )
     place = sides.here(experiment.settings.vs, place, experiment.files)
     other = _other_side(experiment, place, entries, f"env:{request.env}" if request.env else "")
     part = partition.parse_part(request.part) if request.part else None
@@ -88,7 +90,7 @@ def prepare(request: Request, store: Store) -> Plan:
 
 
 def _other_side(experiment: Experiment, place: Place, entries: plan.Entries, facing: str) -> sides.BaseSide | None:
-    """The side that the bases run on, if not ours; files that cannot be loaded there are found out before anything is timed."""
+    """Return the side that the bases run on, if not ours; files that cannot be loaded there are an error before anything is timed."""
     other = sides.there(experiment.settings.vs, place, experiment.files)
     if other is None:
         return None
@@ -101,9 +103,9 @@ def _other_side(experiment: Experiment, place: Place, entries: plan.Entries, fac
 
 
 def _recalled(item: str | Case, consent: Consent) -> str | Case:
-    """A case known only by digest is looked up where it was measured before: in a run of one's own, or one that is trusted by name.
+    """Return a case in full: one with parameters known only by digest is looked up in saved runs, the user's own or trusted by name.
 
-    A word of a pair that is not a case id is kept.
+    A word of a pair that is not a case id is returned unchanged.
     """
     if isinstance(item, str) and ":" not in item:
         return item
@@ -136,10 +138,10 @@ def execute(
     fail_fast: bool = False,
     sink: Sink | None = None,
 ) -> RunOutcome:
-    """Measure a plan into a new run, or into the unfinished one that `resume` asks for ("" means the newest that fits).
+    """Measure a plan into a new run, or into the unfinished one that `resume` names ("" means the newest that fits).
 
     With `retry_of` cases with these statuses are measured again, in a new run that copies the rest. With `fail_fast`
-    the first case that fails unexpectedly ends it, and the run can be resumed. A `sink` writes the results down elsewhere too.
+    the first case that fails unexpectedly ends it, and the run can be resumed. A `sink` writes the results elsewhere too.
     """
     farm = _farm(ready)
     machine = facts.collect(Path.cwd())
@@ -178,17 +180,17 @@ def _farm(ready: Plan) -> Farm | None:
 
 
 def machine_key(ready: Plan, machine: dict[str, object]) -> str:
-    """What a run of this plan has as the key of its machine, which its fingerprint and its history go by."""
+    """Return the machine key for a run of this plan, which its fingerprint and its history use."""
     farm = _farm(ready)
     return farm.key(machine) if farm else facts.key(machine)
 
 
 def _open(store: Store, header: Header, resume: str | None, retry_of: Collection[Status]) -> RunWriter:
-    """The run to write into: an earlier one that goes on, one that tries again what failed, or a new one."""
+    """Return the run to write into: an earlier one that is continued, one that retries failed cases, or a new one."""
     asked = resume is not None or bool(retry_of)
     why = retry.other_code(store, header, resume or None, sealed=bool(retry_of)) if asked else ""
     if why and resume:
-        raise UsageError(f"run {resume} cannot go on", why=why, do="undo the change, or start a new run without --resume")
+        raise UsageError(f"run {resume} cannot be continued", why=why, do="undo the change, or start a new run without --resume")
     found = None
     if retry_of and not why:
         found = retry.begin(store, header, resume or None, retry_of)
@@ -204,7 +206,7 @@ def _open(store: Store, header: Header, resume: str | None, retry_of: Collection
 
 
 def _skips(ready: Plan) -> Iterator[Record]:
-    """A record for every case that a deny rule left out: it is part of the experiment, so it has a record with the reason."""
+    """Yield a skipped record, with the reason, for every case that a deny rule left out: it is part of the experiment."""
     now = datetime.now(UTC).isoformat(timespec="milliseconds")
     for item in ready.denied:
         reason = f"{item.rule.reason} (denied: {item.rule})" if item.rule.reason else f"denied: {item.rule}"
@@ -225,13 +227,13 @@ def _header(ready: Plan, machine: dict[str, object], fingerprint: str, command: 
 
 
 def _relative(file: str) -> str:
-    """A user's file as seen from here, which is how another checkout would name it."""
+    """Return a user's file relative to the current folder, so that it means the same file in another checkout."""
     path, here = Path(file).resolve(), Path.cwd()
     return str(path.relative_to(here) if path.is_relative_to(here) else path)
 
 
 def judge(found: Run, *, mistaken: bool = False, expectations: Sequence[Expectation] = ()) -> int:
-    """The exit code of a run. Not 0 if nothing was measured, a case failed or was wrong, a requested comparison is missing, or a part of a
+    """Return the exit code: not 0 if nothing was measured, a case failed or was wrong, a requested comparison is missing, or a part of a
     file could not be read. Expected failures neither fail the run nor count as measured."""
     excused = [record for record in found.records if record.status in BAD and foreseen.covered(record, expectations)]
     names = {record.id for record in excused}
@@ -242,21 +244,21 @@ def judge(found: Run, *, mistaken: bool = False, expectations: Sequence[Expectat
 
 
 def code_of(statuses: Collection[str] = (), *, failed: bool = False, measured: bool = False) -> int:
-    """The exit code for some statuses of cases."""
+    """Return the exit code for some statuses of cases."""
     failed = failed or any(status in BAD for status in statuses)
     measured = measured or any(status in ("ok", *BAD) for status in statuses)
     return exit_code([*([FAILED] if failed else []), *([] if measured else [NOTHING])])
 
 
 def _unmade(found: Run) -> set[tuple[str, str]]:
-    """The listed pairs that were not weighed although both cases are ok."""
+    """Return the listed pairs that were not compared although both cases are ok."""
     fine = {record.id for record in found.records if record.status == "ok"}
     made = {(pair.head.id, pair.base.id) for pair in found.pairs}
     return {(head, base) for head, base in found.header.pairs if head in fine and base in fine} - made
 
 
 def from_experiment(experiment: Experiment, env: str = "") -> Plan:
-    """The plan of an experiment built in Python, for our own interpreter or that of an environment."""
+    """Return the plan of an experiment built in Python, for our own interpreter or that of an environment."""
     scripts = (experiment.script.file,) if experiment.script else ()
     start = envs.place(env) if env else Place()
     catalogue, place = registry.catalogue(), sides.here(experiment.settings.vs, start, (*experiment.files, *scripts))

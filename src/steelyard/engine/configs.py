@@ -18,7 +18,7 @@ from steelyard.model.experiment import Experiment
 
 
 def recognise(path: Path) -> tuple[Dialect, Any] | None:
-    """The dialect that a file is written in, with its part that reads configs; None for a file that no dialect knows."""
+    """Return the dialect that a file is written in, with its module that reads configs; None if no dialect recognises the file."""
     for dialect in registry.dialects():
         if dialect.config and (part := importlib.import_module(dialect.config)).recognise(path):
             return dialect, part
@@ -26,32 +26,32 @@ def recognise(path: Path) -> tuple[Dialect, Any] | None:
 
 
 def reader(path: Path) -> Any:
-    """The part of a dialect that reads this file; None for one that no dialect knows."""
+    """Return the module of the dialect that reads this file; None if no dialect recognises it."""
     found = recognise(path)
     return found[1] if found else None
 
 
 def converted(path: Path, files: tuple[str, ...] = ()) -> tuple[Experiment, str, Callable[[Experiment], Experiment]]:
-    """The experiment of a config, what such a file is called, and how its dialect writes one down."""
+    """Return the experiment of a config, the name of the file's kind, and the dialect's function that tidies it for writing."""
     found = recognise(path)
     if found is None:
         parsing.load(path, FORMS.get(path.suffix.lower(), "json"))
         kinds = [f"{importlib.import_module(dialect.config).kind}s" for dialect in registry.dialects() if dialect.config]
-        why = f"{', '.join(kinds)} are what can be converted so far"
-        raise UsageError(f"cannot tell what {path} is", why=why, do="see docs/howto")
+        why = f"only {', '.join(kinds)} can be converted"
+        raise UsageError(f"the kind of {path} is unknown", why=why, do="see docs/howto")
     dialect, part = found
     tidy = importlib.import_module(dialect.convert).tidy if dialect.convert else lambda experiment: experiment
     return part.read(path, files), part.kind, tidy
 
 
 def load(path: Path, files: tuple[str, ...] = (), place: Place | None = None, device: str = "") -> Experiment | None:
-    """The experiment of a config in a known dialect; None for a file that is none. Without a device it is the file's own."""
+    """Return the experiment of a config in a known dialect; None for any other file. Without `device`, the file's own is used."""
     found = reader(path)
     made: Experiment | None = found.read(path, files, place, **({"device": device} if device else {})) if found else None
     return made
 
 
 def packages(path: Path) -> Entries:
-    """Installed operators, iterators and generators that a config names: their packages are loaded because the config names them."""
+    """Return the installed operators, iterators and generators that a config names; only their packages are loaded."""
     found = reader(path)
     return tuple(found.packages(path)) if hasattr(found, "packages") else ()

@@ -34,26 +34,26 @@ KEPT: Mapping[str, Any] = {
 }  # fmt: skip
 
 Again = tuple[list[Pair], dict[str, str]]
-"""What was measured again, and why the other cases were not."""
+"""The pairs that were measured again, and for each other case why it was not."""
 
 
 def confirm(base: Run, head: Run, cases: Sequence[str], consent: Consent | None = None, margin: float = MARGIN) -> Again:
     """Compare cases of two runs again with the code of both commits, interleaved in pairs of processes.
 
-    Each goes on until `margin` is settled, by which it will be judged, or the budget for that is spent. Returns the pairs, and for every
-    other case why there is none. Reasons that hold for all of them are raised. Nothing is executed of runs that are neither this user's own
-    nor trusted by name.
+    Each comparison goes on until it is settled by `margin`, by which it will be judged, or its budget is spent. Returns the pairs, and for
+    every other case why it has none; a reason that applies to all cases is raised. Runs that are neither this user's own nor trusted by
+    name are refused, since their code would be executed.
     """
     if not cases:
         return [], {}
     if facts.git(Path.cwd()) is None:
         raise UsageError(
-            "nothing can be confirmed here", why="this folder is no git checkout", do="go to the one that both runs were made in"
+            "nothing can be confirmed here", why="this folder is not in a git checkout", do="go to the checkout that both runs were made in"
         )
     commits = [clean_commit(run.header) for run in (base, head)]
     if commits[0] == commits[1]:
         raise UsageError(
-            "there is nothing to confirm", why=f"runs {base.id} and {head.id} are of the same commit, {commits[0][:10]}",
+            "there is nothing to confirm", why=f"runs {base.id} and {head.id} were made at the same commit, {commits[0][:10]}",
             do="leave out --confirm; the code does not differ between them",
         )  # fmt: skip
     for run in (base, head):
@@ -61,7 +61,7 @@ def confirm(base: Run, head: Run, cases: Sequence[str], consent: Consent | None 
     known = {record.id: record for record in head.records}
     chosen = {id: codec.settled_case(known[id]) for id in cases if id in known}
     housed = {
-        id: f"it runs in environment {case.env}, and code is measured again only in the one at hand"
+        id: f"it runs in environment {case.env}, and code is measured again only in the current one"
         for id, case in chosen.items()
         if case.env
     }
@@ -85,7 +85,7 @@ def confirm(base: Run, head: Run, cases: Sequence[str], consent: Consent | None 
 
 
 def sorted_out(done: Run, runs: tuple[Run, Run], cases: Sequence[str]) -> Again:
-    """The pairs that can replace a delta, and the reasons for all other cases."""
+    """Return the pairs that can replace a delta, and the reasons for all other cases."""
     pairs, records = {pair.head.id: pair for pair in done.pairs}, {record.id: record for record in done.records}
     reasons, unmade = {}, unweighed(done.records)
     for id in cases:
@@ -102,7 +102,7 @@ def sorted_out(done: Run, runs: tuple[Run, Run], cases: Sequence[str]) -> Again:
 
 
 def _other_versions(record: Record, runs: tuple[Run, Run]) -> str:
-    """The versions a run was measured with: those reported by its worker take precedence over those of the conductor."""
+    """Return which library versions differ from those of either run, as the workers reported them; empty if none do."""
     for run in runs:
         before = next((old.environment for old in reversed(run.records) if old.id == record.id), {})
         now = record.environment
@@ -114,12 +114,12 @@ def _other_versions(record: Record, runs: tuple[Run, Run]) -> str:
 
 
 def clean_commit(header: Header) -> str:
-    """The commit from which a run's code can be checked out; an error for one with uncommitted changes."""
+    """Return the commit from which a run's code can be checked out; an error if the run had uncommitted changes."""
     what = f"run {header.id} cannot be measured again"
     found: Any = header.machine.get("git")
     commit = found.get("commit") if isinstance(found, dict) else None
     if not isinstance(commit, str) or not COMMIT.fullmatch(commit):
-        raise UsageError(what, why="its commit is not known", do="measure inside a git checkout what you want to compare later")
+        raise UsageError(what, why="its commit is unknown", do="measure inside a git checkout what you want to compare later")
     if found.get("dirty"):
         raise UsageError(
             what, why=f"it was made with uncommitted changes on {commit[:10]}", do="commit before measuring what you want to compare later"
@@ -132,7 +132,7 @@ def clean_commit(header: Header) -> str:
 
 
 def _in_project(header: Header, folder: Path, file: str) -> Path:
-    """A user's file that a run names, inside the folder that it is measured in: nothing else is part of a commit."""
+    """Return the path in a folder of a user's file that a run names; an error for a file outside, which no commit contains."""
     try:
         return inside(folder, file, "its file")
     except StoreError as error:
@@ -155,11 +155,11 @@ def check_surroundings(header: Header) -> None:
     differing = {name: old for name, old in before.items() if isinstance(old, str) and now.get(name) != old}
     changed = [f"{name} {old} (now {now.get(name) or 'none'})" for name, old in differing.items()]
     if changed:
-        raise UsageError(what, why=f"it was made with {', '.join(changed)}", do="measure again both sides here, or install what it had")
+        raise UsageError(what, why=f"it was made with {', '.join(changed)}", do="measure both sides again here, or install those versions")
 
 
 def asked_settings(header: Header) -> Settings:
-    """The run's settings that concern verification and limits; budgets are made long enough to decide."""
+    """Return the run's settings for verification and limits, with a budget that is long enough to decide."""
     known = {name: value for name, value in header.settings.items() if name in KEPT and isinstance(value, KEPT[name])}
     if not 0 <= known.get("settle", 0) <= MOST_SETTLING:
         known.pop("settle")
@@ -170,7 +170,7 @@ def asked_settings(header: Header) -> Settings:
 
 @contextlib.contextmanager
 def checkout(commit: str) -> Iterator[Path]:
-    """The current folder as it was at a commit, in a worktree of its own: untracked files are on neither side."""
+    """Check out the current folder at a commit, in a temporary worktree; untracked files are on neither side."""
     folder = Path(tempfile.mkdtemp(prefix="steelyard-checkout-"))
     tree = folder / "tree"
     prefix = _git("rev-parse", "--show-prefix").strip()
@@ -188,7 +188,7 @@ def checkout(commit: str) -> Iterator[Path]:
 
 
 def _held(commit: str, file: str) -> bool:
-    """Whether a commit has a file, seen from the current folder."""
+    """Whether a commit has a file, named relative to the current folder."""
     try:
         _git("cat-file", "-e", f"{commit}:./{file}")
     except UsageError:

@@ -1,7 +1,7 @@
-"""Consent: what a stored run says is executed only if this user wrote that run, or names it.
+"""Consent: code and commands that a stored run names are executed only if this user wrote that run, or trusts it by name.
 
-A run file can come from anywhere, and holds programs, users' files, environment variables and commits. A run with a proof is
-one's own; every other needs the user's consent, and what it would execute is shown first.
+A run file can come from anywhere, and names programs, users' files, environment variables and commits. A run with a proof is
+the user's own; any other run needs the user's consent, and what it would execute is shown first.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Consent:
         return run.proven or run.path.resolve() in {locate(self.store, name).resolve() for name in self.trusted}
 
     def check(self, runs: Sequence[Run], cases: Sequence[Case], files: Sequence[str] = ()) -> None:
-        """Raise an error for a run that is neither proven one's own nor trusted, listing what would be executed."""
+        """Raise an error for a run that is neither proven to be the user's own nor trusted, listing what would be executed."""
         doubtful = [run for run in runs if not self.covers(run)]
         if not doubtful:
             return
@@ -42,7 +42,7 @@ class Consent:
         shown += [f"and {len(lines) - MOST_LINES} more"] if len(lines) > MOST_LINES else []
         names = [self.name(run) for run in doubtful]
         raise UsageError(
-            f"nothing of run {' and '.join(names)} is executed without your consent",
+            f"nothing from run {' and '.join(names)} is executed without your consent",
             why="\n  ".join([*(f"{run.id}: {doubt(run)}" for run in doubtful), "it would execute", *(f"  {line}" for line in shown)]),
             do=f"if you trust its origin: {' '.join(f'--trust {name}' for name in names)}",
         )
@@ -66,7 +66,7 @@ class Consent:
 
 
 def doubt(run: Run) -> str:
-    """Why nothing proves that this user wrote a run."""
+    """Return why nothing proves that this user wrote a run."""
     if run.seal is None:
         return "it is unfinished, so nothing proves that you made it"
     if run.loss.changed:

@@ -1,5 +1,5 @@
-"""The conductor's side of the pipe: sends a worker its job, receives its answers, and says how it was lost if none come. Supervision,
-passes, checks and comparisons all talk to workers only through this.
+"""The conductor's side of the pipe: sends a worker its job, receives its answers, and reports how it was lost if none come. Supervision,
+passes, checks and comparisons talk to workers only through this.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ LONGEST_WORDS, LONGEST_REFUSAL = 200, 300
 
 @dataclass(frozen=True)
 class Lost:
-    """A job that did not finish: its status, the reason, and the last lines the worker printed; `fault` is its own error."""
+    """A job that did not finish: its status, the reason, and the last lines the worker printed; `fault` is the error that it reported."""
 
     status: Status
     reason: str
@@ -55,16 +55,16 @@ class Lost:
         return f"{self.status}: {self.reason}"
 
     def understood(self, refusals: Sequence[str]) -> Lost:
-        """The same as unsupported, if the last lines before a crash match a library's refusal."""
+        """Return this loss as unsupported if the last lines before a crash match a library's refusal, else unchanged."""
         found = next((match for words in refusals if (match := re.search(words, self.stderr))), None) if self.status == "crashed" else None
         return self if found is None else replace(self, status="unsupported", reason=found[0][:LONGEST_REFUSAL].strip())
 
 
 @dataclass
 class Conversation:
-    """A worker and the job it is at.
+    """A worker and its current job.
 
-    `subject` is what it is called in a reason. If `gated`, a waiting worker goes on only when `go` is called; else at once.
+    `subject` is the worker's name in reasons. If `gated`, a waiting worker continues only when `go` is called; else at once.
     """
 
     worker: Worker
@@ -79,9 +79,9 @@ class Conversation:
     _oom_kills: int = field(default=0, init=False)
 
     def ask(self, job: Order, patience: float | None, first: float = 0.0) -> None:
-        """Hand over a job, which may take so many seconds; where it has many parts, each begins them anew.
+        """Send a job that may take `patience` seconds; if it has many parts, each part may.
 
-        Without `patience` it may take any time; `first` is how long the first part may take at least.
+        None means no limit. The first part may take at least `first` seconds.
         """
         self.phase, self.over, self._patience = "start", False, patience
         self.deadline = None if patience is None else time.monotonic() + max(first, patience)
@@ -89,7 +89,7 @@ class Conversation:
         self.worker.send(encode(job))
 
     def go(self) -> None:
-        """Let a worker that waits begin to time."""
+        """Let a waiting worker begin timing."""
         self.worker.send(encode(Go()))
 
     def step(self, order: Converse | Step, patience: float) -> tuple[Answer | Lost, float]:
@@ -97,7 +97,7 @@ class Conversation:
         return self.heard(self.hand(order, patience))
 
     def hand(self, order: Converse | Step, patience: float) -> int:
-        """Send one step, or the job itself; returns when that was."""
+        """Send one step, or the job itself; returns the time at which it was sent."""
         self.over, self._patience, self.deadline = False, patience, time.monotonic() + patience
         line = encode(order)
         began = clocks.perf_counter_ns()
@@ -105,7 +105,7 @@ class Conversation:
         return began
 
     def heard(self, began: int) -> tuple[Answer | Lost, float]:
-        """Wait for what comes of it, with the seconds since it was handed over."""
+        """Wait for the answer to a step; returns it with the seconds since the step was sent."""
         while True:
             heard = self._next()
             seconds = 1e-9 * (heard[1] - began)
@@ -114,24 +114,24 @@ class Conversation:
                     return answer, seconds
 
     def _next(self) -> tuple[list[Answer | Lost], int]:
-        """The next message, and when it came."""
+        """Wait for the next messages; returns them with the time at which they arrived."""
         came: list[int] = []
         found = [answer for _, answer in listen([self], awake=lambda: came.append(clocks.perf_counter_ns()))]
         return found, came[0]
 
     def answers(self) -> Iterator[Answer | Lost]:
-        """Everything the worker says about its job, up to Done or Lost, which comes last."""
+        """Yield everything the worker sends about its job, up to Done or Lost, which comes last."""
         while not self.over:
             yield from (answer for _, answer in listen([self]))
 
     def struck(self) -> str:
-        """Why a case that ended well is out of memory nevertheless: the kernel killed a process that it had started. Returned once."""
+        """Return why a case that ended normally ran out of memory after all: the kernel killed a process that it had started. Only once."""
         kills = self.limit.kills() if self.limit else 0
         before, self._kills = self._kills, max(kills, self._kills)
         return self._too_much() if kills > before else ""
 
     def hear(self) -> Iterator[Answer | Lost]:
-        """What has arrived; nothing is waited for."""
+        """Yield the answers that have arrived, without waiting."""
         if self.limit and not self.limit.group and self.limit.exceeded(self.worker.pid):
             yield self._lose("oom", self._too_much())
             return
@@ -145,7 +145,7 @@ class Conversation:
             try:
                 answer = decode(line, codec.decode, codec.parse)
             except ValueError:
-                yield self._lose("crashed", f"{self.subject} sent something that is not an answer during {self.phase}")
+                yield self._lose("crashed", f"{self.subject} sent an invalid message during {self.phase}")
                 return
             if isinstance(answer, Fault):
                 parts = UsageError(answer.what, why=answer.why, do=answer.do, where=answer.where)
@@ -159,11 +159,11 @@ class Conversation:
                     return
 
     def _lines(self) -> Iterator[bytes | Lost | None]:
-        """The messages the worker has written; a worker that writes without end is ended."""
+        """Yield the messages the worker has written; a worker that sends an endless message is ended."""
         try:
             yield from self.worker.lines()
         except SteelyardError as error:
-            yield self._lose("crashed", f"{self.subject} sent a message without end during {self.phase}: {error}")
+            yield self._lose("crashed", f"{self.subject} sent an endless message during {self.phase}: {error}")
 
     def _note(self, answer: Answer) -> None:
         if isinstance(answer, Phase):
@@ -177,7 +177,7 @@ class Conversation:
             self.go()
 
     def give_up(self) -> Lost:
-        """End a worker whose time is over."""
+        """End a worker whose time is up."""
         return self._lose("timeout", f"no answer within {quantity(self._patience or 0.0, 's')} (last seen: {self.phase})")
 
     def _lose(self, status: Status, reason: str) -> Lost:
@@ -186,10 +186,10 @@ class Conversation:
 
     def _too_much(self) -> str:
         assert self.limit is not None
-        return f"used more than the {quantity(self.limit.limit, 'B')} it may (held by {self.limit.kind}) during {self.phase}"
+        return f"used more memory than its limit of {quantity(self.limit.limit, 'B')} (enforced by {self.limit.kind}) during {self.phase}"
 
     def _autopsy(self) -> Lost:
-        """How a worker that is gone ended, by the kernel's counts where it was killed, else by its own last words."""
+        """Return how a worker's process ended: by the kernel's counts if it was killed, else by its own last output."""
         self.over = True
         self.worker.ends_soon()
         ending = self.worker.stop()
@@ -198,7 +198,7 @@ class Conversation:
         if ending.code == KILLED and oom_kills() > self._oom_kills:
             return Lost("oom", f"the system ran out of memory and ended {self.subject} during {self.phase}", ending.stderr)
         last = next((line.strip() for line in reversed(ending.stderr.splitlines()) if line.strip()), "")
-        words = f"; last words: {last[:LONGEST_WORDS]}" if last else ""
+        words = f"; last output: {last[:LONGEST_WORDS]}" if last else ""
         when = f" during {self.phase}" if self.phase else ""
         return Lost("crashed", f"{self.subject} {ending}{when}{words}", ending.stderr)
 
@@ -206,10 +206,10 @@ class Conversation:
 def listen(
     talks: Sequence[Conversation], until: float | None = None, awake: Callable[[], None] = lambda: None
 ) -> Iterator[tuple[Conversation, Answer | Lost]]:
-    """The next messages of several workers, after waiting for the first; one past its deadline is ended and counts as lost.
+    """Wait for the next messages of several workers and yield them; a worker past its deadline is ended and counts as lost.
 
-    Nothing where `until` comes first. `awake` is called when the wait is over, before anything is read. Death is seen by the process
-    itself, not by the end of its pipe, which a grandchild may hold.
+    Yields nothing if `until` comes first. `awake` is called when the wait is over, before anything is read. A worker's death is detected
+    from its process, not from the end of its pipe, which a grandchild may hold open.
     """
     ends = [talk.deadline for talk in talks if talk.deadline is not None] + ([] if until is None else [until])
     left = max(0.0, min(ends) - time.monotonic()) if ends else None

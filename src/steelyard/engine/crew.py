@@ -53,35 +53,35 @@ from steelyard.model.record import Record, Status, altered
 PATIENCE = 60
 MOST_RESTING = 2
 CPUS_TO_SPARE = 4
-"""On fewer, a worker that imports would be felt in the build and the compilation of the case beside it."""
+"""CPUs needed to start the next worker ahead: on fewer, its imports would slow down the build and compilation of the current case."""
 MOST_DRIVES = 100
-"""How often a user's script is run again after it lost its worker; each run gets past one more case."""
+"""How often a user's script is run at most if it keeps losing its worker; each run gets past one more case."""
 
 Tell = Callable[[str, float | None], None]
 
 
 class Unstarted(SteelyardError):
-    """No worker can be started in the place of a job; that costs the cases of this place alone."""
+    """No worker can be started at the place of a job; only the cases of this place are lost."""
 
 
 @dataclass
 class Crew:
-    """The worker now in use, and the nurseries that can give the next one quickly."""
+    """The current worker of a run, and the nurseries that can fork the next one quickly."""
 
     mark: str
     tell: Tell = lambda phase, fraction: None
     heard: Callable[[str], None] = lambda text: None
-    """The last lines printed by a worker that has ended."""
+    """Called with the last lines printed by a worker that has ended."""
     nurseries: dict[tuple[Place, tuple[str, ...]], Nursery] = field(default_factory=dict)
     interpreters: dict[str, str] = field(default_factory=dict)
     talk: Conversation | None = None
     serving: tuple[str, Place] | None = None
     resting: dict[tuple[str, Place], Conversation] = field(default_factory=dict)
-    """Workers that took seconds to start and serve others later, the one that was used last at the end."""
+    """Workers that took seconds to start and are kept for later jobs, the most recently used one last."""
     leaving: Conversation | None = None
     spare: Worker | None = None
     coming: Job | None = None
-    """The next job that needs another worker than the current one, where that is known."""
+    """The next job that needs another worker than the current one, if known."""
     prepared: SpareWorker | None = None
     losses: int = 0
     pool: Pool = field(default_factory=Pool)
@@ -108,8 +108,8 @@ class Crew:
             keep_orphans(False)
 
     def measure(self, jobs: Sequence[Job], plan: Plan, sink: Sink) -> Iterator[tuple[Job, RecordAnswer | Lost]]:
-        """Each job with its answer, as they come, on fitting workers; if a worker dies, the running case gets the blame. The jobs belong to
-        one kind of worker; what one leaves undone goes to the next.
+        """Yield each job with its answer as it arrives; if a worker dies, the running case is blamed. The jobs share one kind of worker;
+        jobs that one worker leaves undone go to the next.
         """
         left = list(jobs)
         while left:
@@ -121,8 +121,8 @@ class Crew:
                 yield left.pop(0), Lost("crashed", "the worker ended the job without an answer")
 
     def _share(self, jobs: Sequence[Job], plan: Plan, sink: Sink) -> Iterator[tuple[Job, RecordAnswer | Lost]]:
-        """The jobs that one worker completes. After a failure on an accelerator its process gets no more jobs, since the device may be
-        broken for it.
+        """Yield the jobs that one worker completes. After a failure on an accelerator the process gets no more jobs, since the device may
+        be unusable for it.
         """
         began = time.monotonic()
         try:
@@ -165,17 +165,17 @@ class Crew:
             self.dismiss()
 
     def _judged(self, talk: Conversation, job: Job, answer: RecordAnswer) -> RecordAnswer | Lost:
-        """An answer as it stands: for the case that was asked about, and without anything that the kernel ended meanwhile."""
+        """Return the answer; Lost if it is for another case, and with status oom if the kernel killed a process of the case."""
         if answer.record.id != job.case.id:
-            return Lost("crashed", f"the worker answered for {answer.record.id}")
+            return Lost("crashed", f"the worker sent a record of {answer.record.id}")
         over = talk.struck()
         return replace(answer, record=replace(answer.record, status="oom", reason=over)) if over else answer
 
     def drive(self, job: Job, plan: Plan, sink: Sink, held: dict[str, Any]) -> Iterator[tuple[Case, RecordAnswer | Lost]]:
-        """Each case that a user's script asks for with its answer.
+        """Yield each case that a user's script measures, with its answer.
 
-        A script whose worker does not survive a case is run again, and then `held` has what became of that one too. What is lost
-        in its own code, between two cases, is blamed on the script itself.
+        A script whose worker dies in a case is run again, and then `held` has the result of that case too. A worker lost
+        in the script's own code, between two cases, is blamed on the script itself.
         """
         for number in range(MOST_DRIVES):
             if number:
@@ -197,7 +197,7 @@ class Crew:
     def _driven(
         self, talk: Conversation, job: Job, plan: Plan, sink: Sink, held: dict[str, Any]
     ) -> Iterator[tuple[Case, RecordAnswer | Lost]]:
-        """The cases of a script that one worker completes, until it is lost."""
+        """Yield the cases of a script that one worker completes, until it is lost."""
         script, current, begun = plan.experiment.script, None, False
         assert script is not None
         asked = Drive(plan.sources_of(job), plan.settings, script.shim, script.file, script.argv, held)
@@ -247,9 +247,9 @@ class Crew:
         return ([], f"oom: {over}") if over else (pairs, trouble)
 
     def check(self, plan: Plan, jobs: Sequence[Job]) -> dict[str, str]:
-        """Why cases cannot run, found without running them; asked of the worker that measures the first of them.
+        """Return why cases cannot run, by id, without running them; the worker that measures the first of them checks all.
 
-        One that takes the worker with it is left to its own measurement, where it alone is to blame.
+        If a case kills the worker, nothing is returned: when that case is measured, the loss is blamed on it alone.
         """
         if not jobs:
             return {}
@@ -267,9 +267,9 @@ class Crew:
         return found
 
     def ask(self, job: Job, plan: Plan, name: str, scratch: Path, *, alone: bool, sources: Sources | None = None) -> Reply:
-        """Have a worker do a pass beside the timing; it does nothing else afterwards, and nothing before if it must be alone.
+        """Have a worker do an extra pass; it does nothing else afterwards, and if `alone` nothing before.
 
-        `sources` are what it loads where that is not what the plan says, as for a base in another checkout.
+        `sources` are what it loads instead of the plan's, as for a base in another checkout.
         """
         self.calm()
         if alone:
@@ -291,7 +291,7 @@ class Crew:
     def converse(
         self, talk: Conversation, job: Order, patience: float | None, ahead: Callable[[], None] | None = None
     ) -> Iterator[Answer | Lost]:
-        """Everything a worker says about a job; `ahead` is called while it builds, before it may time anything.
+        """Yield everything a worker sends about a job; `ahead` is called while it builds, before it may time anything.
 
         Processes that it left running are ended with the job, and a lost worker is removed.
         """
@@ -317,7 +317,7 @@ class Crew:
             end_tree(talk.worker.pid, itself=False)
 
     def calm(self) -> None:
-        """Wait until the worker that is made ready does nothing any more: what follows is timed."""
+        """Wait until the spare worker is idle, since what follows is timed."""
         if self.prepared:
             self.prepared.settle()
 
@@ -337,7 +337,7 @@ class Crew:
         return [worker.pid for worker in (*(talk.worker for talk in talks), self.spare) if worker]
 
     def engage(self, job: Job, plan: Plan) -> Conversation:
-        """The worker for a job: the current one if they belong together, else a new one."""
+        """Return the worker for a job: the current one if it fits, else another one."""
         key = (job.unit, job.place)
         if self.talk and self.serving == key:
             return self.talk
@@ -358,7 +358,7 @@ class Crew:
         return self.talk
 
     def _trouble(self, place: Place) -> str:
-        """Why the interpreter of an environment does not start, tried once for all its cases; ours does."""
+        """Return why the interpreter of an environment does not start, tried once for all its cases; empty if it does, as ours."""
         if place.python not in self.interpreters and place.python != Place().python:
             trial = [place.python, "-c", ""]
             try:
@@ -381,7 +381,7 @@ class Crew:
         return nursery.fork()
 
     def _fresh(self, job: Job) -> Worker:
-        """A worker with an interpreter of its own: the one that was made ready, if it is of the right kind."""
+        """Return a worker with its own interpreter: the spare one if it fits, else a new one."""
         if self.prepared and self.prepared.fits(job):
             prepared, self.prepared = self.prepared, None
             prepared.settle()
@@ -393,9 +393,9 @@ class Crew:
         return (job.unit, job.place) in self.resting
 
     def _look_ahead(self, job: Job, plan: Plan) -> None:
-        """Start the next worker while this one builds; the worker waits at its gate until that is done.
+        """Start the next worker while this one builds; this one waits before timing until that is done.
 
-        Where one was lost before, the next may be needed at any time.
+        If a worker was lost before, the spare one is a replacement for this one, since it may be needed at any time.
         """
         coming = job if self.losses and job.fresh else self.coming
         if self.prepared and (coming is None or not self.prepared.fits(coming)):
@@ -418,7 +418,7 @@ class Crew:
         return self.nurseries[key]
 
     def _clear(self) -> None:
-        """End all workers with interpreters of their own, also resting and waiting ones."""
+        """End all workers with their own interpreters, including resting and spare ones."""
         self.dismiss()
         for key in list(self.resting):
             self._wake(key)
@@ -429,9 +429,9 @@ class Crew:
             self.prepared = None
 
     def _set_aside(self, plan: Plan) -> None:
-        """Make room for another worker; one with an interpreter of its own rests where more of its kind may come.
+        """Make room for another worker; one with its own interpreter is kept if more jobs for it may come.
 
-        A framework that never returns device memory would leave none for the next worker.
+        Not if its framework never returns device memory, which would leave none for the next worker.
         """
         talk, serving = self.talk, self.serving
         if talk and serving and talk.worker.process and plan.settings.isolate == "shared" and not talk.limit:
@@ -444,7 +444,7 @@ class Crew:
         self.dismiss()
 
     def _wake(self, key: tuple[str, Place]) -> Conversation | None:
-        """Make a worker that rests the current one; nothing where it is gone."""
+        """Make a resting worker the current one; None if its process has ended."""
         self.talk, self.serving = self.resting.pop(key), key
         if self.talk.worker.ended:
             self.abandon()
@@ -462,7 +462,7 @@ class Crew:
                 self.see_off()
 
     def abandon(self) -> None:
-        """End a worker in the middle of its case: its answer is not wanted any more."""
+        """Kill the current worker in the middle of its case: its answer is no longer needed."""
         if self.talk:
             talk, self.talk, self.serving = self.talk, None, None
             talk.worker.stop()
@@ -477,12 +477,12 @@ class Crew:
 
 
 def _spoils(case: Case, plan: Plan, status: Status) -> bool:
-    """Whether a case may have broken its device for the process; under a fixed protocol the worker itself looks, and says Retire."""
+    """Whether a case may have broken its device for the process; under a fixed protocol the worker itself checks that and sends Retire."""
     return case.device != "cpu" and plan.settings.fixed is None and status == "failed"
 
 
 def _whole(answer: RecordAnswer, before: Record | None, job: Job, plan: Plan, waited: float) -> RecordAnswer:
-    """A full record from an answer, with the parts that workers omit; `waited` is the time until it could begin."""
+    """Return a full record from an answer, with the parts that workers omit; `waited` is the time until the worker could begin."""
     record = answer.record
     last = before if answer.as_before and before else record
     settings = replace(plan.settings, rule=job.rule) if job.rule else plan.settings
@@ -491,6 +491,6 @@ def _whole(answer: RecordAnswer, before: Record | None, job: Job, plan: Plan, wa
 
 
 def _inside(job: Job) -> str:
-    """In which environment a job runs, where it is not our own."""
+    """Return ` in environment NAME` for a job that runs in one, else an empty string."""
     name = next((env.name for env in envs.listing() if str(env.python) == job.place.python), "")
     return f" in environment {name}" if name else ""

@@ -21,7 +21,7 @@ LOADING, EXPANDING = 120.0, 600.0
 
 
 def describe(place: Place, files: tuple[str, ...], entries: tuple[tuple[str, str], ...]) -> dict[str, Any]:
-    """The catalogue of what files and packages define, and the modules they import."""
+    """Return the catalogue of what files and packages define, and the modules they import."""
     what = ", ".join([*files, *(name for _, name in entries)])
     for answer in _answers(place, Describe(Sources(files, entries, place.paths)), LOADING):
         if isinstance(answer, Described):
@@ -32,17 +32,19 @@ def describe(place: Place, files: tuple[str, ...], entries: tuple[tuple[str, str
 
 
 class UnloadableFile(UsageError):
-    """A file of the user's whose import ended its process, or held it up for too long."""
+    """A user's file whose import ended its process, or took too long."""
 
     def __init__(self, file: str, lost: Lost) -> None:
         late = lost.status == "timeout"
         why = f"importing it takes more than {plain(LOADING, 's')}" if late else f"the process ended while importing it: {lost.reason}"
-        super().__init__(f"could not load {file}", why=why, do="does it loop?" if late else "import it with plain Python to see why")
+        super().__init__(
+            f"could not load {file}", why=why, do="check it for an endless loop" if late else "import it with plain Python to see why"
+        )
         self.file = file
 
 
 def listed(place: Place, folder: UserFolder, module: str, kinds: Mapping[str, type[Any]]) -> tuple[dict[str, list[Any]], list[ListTrouble]]:
-    """What the lists of a user's folder hold, as these kinds of data, and what is wrong with the rest of it.
+    """Return the items of the lists in a user's folder, as these kinds of data, and what is wrong with the items that are unusable.
 
     `perform` of the module answers as `packages.answer` does. A file that crashes or hangs its worker loses only its own definitions.
     """
@@ -68,9 +70,9 @@ def listed(place: Place, folder: UserFolder, module: str, kinds: Mapping[str, ty
 
 
 def expand(place: Place, sources: Sources, module: str, words: Mapping[str, Any]) -> dict[str, Any]:
-    """What `perform` of a dialect's module makes of a file in its language, with the users' files and packages loaded.
+    """Return what `perform` of a dialect's module makes of a config, with the users' files and packages loaded.
 
-    Where it imports users' files itself, it says so by the word `importing` before each, which may then take as long as any import.
+    If it imports users' files itself, it sends the key `importing` before each, which then has the time limit of any import.
     """
     said = dict[str, Any]()
     for answer in _answers(place, Expand(sources, module, words), EXPANDING, LOADING):
@@ -86,7 +88,7 @@ def expand(place: Place, sources: Sources, module: str, words: Mapping[str, Any]
 
 
 def _answers(place: Place, job: Describe | Expand, first: float, patience: float | None = None) -> Iterator[Answer | Lost]:
-    """The answers of a separate worker to one job: the first within `first` seconds, then each within `patience`."""
+    """Yield the answers of a separate worker to one job: the first within `first` seconds, then each within `patience`."""
     mark = uuid.uuid4().hex
     talk = Conversation(start_fresh(place, mark))
     try:

@@ -43,11 +43,11 @@ PLAIN = {
     "ray": Stack(("ray", "numpy", "msgspec", "click"), "ray.txt", "runs stations on a Ray cluster of the same version"),
     "station": Stack(("numpy", "msgspec", "click"), "base.txt", "what a station of a farm needs on a host with another Python"),
 }
-"""Stacks without a backend."""
+"""Stacks that belong to no backend."""
 
 
 def stacks() -> dict[str, Stack]:
-    """The stacks that can be built: those of backends, and those without a backend."""
+    """Return the stacks that can be built: those of backends, and those of no backend."""
     known = [registry.about_backend(name) for name in registry.backend_names()]
     return {about.stack: Stack(about.requires, about.pins, about.why) for about in known if about.stack} | PLAIN
 
@@ -62,7 +62,7 @@ _PIN = re.compile(r"^([A-Za-z0-9][A-Za-z0-9_.-]*)==(\S+)", re.MULTILINE)
 class Env:
     """An environment; `trouble` is why nothing can run in it, such as an interrupted build.
 
-    `release` is the version of its stack that was asked for, where it is not the one that the stack is pinned to.
+    `release` is the requested version of its stack, if it is not the pinned one.
     """
 
     name: str
@@ -78,12 +78,12 @@ class Env:
         return self.path / "bin" / "python"
 
     def version(self, package: str) -> str | None:
-        """What it holds of a package, however that is spelt."""
+        """Return the installed version of a package, in any spelling of its name; None if it is not installed."""
         return next((version for name, version in self.packages.items() if _plain(name) == _plain(package)), None)
 
     @property
     def remedy(self) -> str:
-        """How to get a whole one in its place."""
+        """The commands that replace it with a complete environment."""
         asked = f"{self.stack}-{self.release}" if self.release else self.stack
         again = [asked, *([] if self.name == asked else ["--name", self.name])] if self.stack in stacks() else ["STACK"]
         return f"steelyard env remove {self.name}, then steelyard env create {' '.join(again)}"
@@ -97,13 +97,13 @@ def home() -> Path:
 
 
 def constraints(name: str) -> Path:
-    """The pins of a stack: in the wheel, beside the package where it was sent to another host, or beside the sources in a checkout."""
+    """Return the file of a stack's pins: in the wheel, beside the package if it was sent to another host, or beside the sources."""
     places = [folder / "constraints" / name for folder in Path(steelyard.__file__).parents[:3]]
     return next((place for place in places if place.exists()), places[-1])
 
 
 def listing() -> list[Env]:
-    """All environments by name, unusable ones with the reason."""
+    """Return all environments by name, unusable ones with the reason."""
     return [_read(note) for note in sorted(home().glob(f"*/{NOTE}")) if not note.parent.name.startswith(".")]
 
 
@@ -121,7 +121,7 @@ def _read(note: Path) -> Env:
 
 
 def moved_pins(env: Env) -> dict[str, tuple[str, str]]:
-    """Packages whose version in an environment differs from the stack's pins: installed and pinned version."""
+    """Return the installed and the pinned version of packages that differ from their stack's pins."""
     recipe = stacks().get(env.stack)
     file = constraints(recipe.constraints) if recipe else None
     pins = {_plain(name): pin for name, pin in _PIN.findall(file.read_text(encoding="utf-8"))} if file and file.is_file() else {}
@@ -131,15 +131,15 @@ def moved_pins(env: Env) -> dict[str, tuple[str, str]]:
 
 
 def _plain(name: str) -> str:
-    """A package's name as registries compare it."""
+    """Return a package's name as registries compare it."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def find(name: str) -> Env:
-    """An environment by name, if something can run in it."""
+    """Return an environment by name; an error if nothing can run in it."""
     known = {env.name: env for env in listing()}
     if name == HERE:
-        raise UsageError(f"{HERE} is the environment that you are in", do="leave it out; only experiment files need a name for it")
+        raise UsageError(f"{HERE} is the current environment", do="leave it out; only experiment files need a name for it")
     if name not in known:
         raise unknown("environment", name, known, listing="steelyard env list; make one: steelyard env create")
     if known[name].trouble:
@@ -148,7 +148,7 @@ def find(name: str) -> Env:
 
 
 def split_release(word: str) -> tuple[str, str]:
-    """A stack and the version of it that is asked for: `iree-3.12` is the stack iree in its newest 3.12; empty for the pinned one."""
+    """Split a word into a stack and its requested version: `iree-3.12` is the newest 3.12 of iree; empty for the pinned version."""
     found = _RELEASE.fullmatch(word)
     return (found[1], found[2]) if found and word not in stacks() and found[1] in stacks() else (word, "")
 
@@ -159,33 +159,37 @@ def _of_stack(package: str, stack: str) -> bool:
 
 
 def _of_release(recipe: Stack, stack: str, release: str) -> tuple[list[str], str]:
-    """What to install for one version of a stack, and the pins that still hold beside it: those of packages with versions of their own."""
+    """Return what to install for one version of a stack, and the pins that still apply: those of packages not released with the stack."""
     wanted = [f"{name}=={release}.*" if _of_stack(name, stack) else name for name in recipe.requirements]
     lines = constraints(recipe.constraints).read_text(encoding="utf-8").splitlines()
     return wanted, "\n".join(line for line in lines if not ((pin := _PIN.match(line)) and _of_stack(pin[1], stack)))
 
 
 def check(stack: str, name: str | None) -> Path:
-    """Where an environment would go, if it can be made at all."""
+    """Return the folder of a new environment; an error if it cannot be made."""
     if split_release(stack)[0] not in stacks():
         raise unknown("stack", stack, stacks())
     path = home() / (name or stack)
     if name is not None and not _NAME.fullmatch(name):
         raise UsageError(f"not a name for an environment: {name!r}", do="use letters, digits, '_', '.' and '-'")
     if name == HERE:
-        raise UsageError(f"{HERE} cannot be the name of an environment", why="in experiment files it is the one that the run is made in")
+        raise UsageError(
+            f"{HERE} cannot be the name of an environment", why="in experiment files it means the environment that the run is started in"
+        )
     if path.exists():
         raise UsageError(f"environment {path.name} exists already", do=f"steelyard env remove {path.name}")
     return path
 
 
 def requirement_files(paths: Sequence[Path]) -> list[Path]:
-    """Files of requirements; of a folder all that are called requirements.txt in it, such as one for each model."""
+    """Return files of requirements; for a folder, every requirements.txt below it, such as one for each model."""
     found: list[Path] = []
     for path in paths:
         here = sorted(path.rglob(REQUIREMENTS)) if path.is_dir() else [path]
         if not here or not all(file.is_file() for file in here):
-            raise UsageError(f"no {REQUIREMENTS} in {path}" if path.is_dir() else f"there is no file {path}", do="name another with -r")
+            raise UsageError(
+                f"no {REQUIREMENTS} in {path}" if path.is_dir() else f"there is no file {path}", do="name another file or folder with -r"
+            )
         found += here
     return found
 
@@ -197,9 +201,9 @@ def create(
     requirements: Sequence[Path] = (),
     tell: Callable[[str], None] = lambda line: None,
 ) -> Env:
-    """Build a pinned virtual environment, with further packages and those that files ask for; a failed one leaves nothing behind.
+    """Build a pinned virtual environment, with further packages and those of requirement files; a failed build leaves nothing behind.
 
-    `tell` hears what is downloaded and installed, as it goes.
+    `tell` is called with each download and installation as it happens.
 
     `STACK-VERSION` is the stack in that version, such as `iree-3.12` beside `iree`: two compilers to be compared.
     """
@@ -246,7 +250,7 @@ MOST_KEPT = 40
 
 
 def _install(command: Sequence[str], tell: Callable[[str], None]) -> None:
-    """Run the installer and pass on what it downloads; where it fails, the last that it said goes to stderr."""
+    """Run the installer and report its steps to `tell`; if it fails, its last lines go to stderr."""
     said: deque[str] = deque(maxlen=MOST_KEPT)
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace") as process:
         try:
@@ -263,7 +267,7 @@ def _install(command: Sequence[str], tell: Callable[[str], None]) -> None:
 
 
 def installer_step(line: str) -> str:
-    """`downloading jax-0.10.2.whl (2.9 MB)` from a line of pip; empty for lines that tell no step."""
+    """`downloading jax-0.10.2.whl (2.9 MB)` from a line of pip; empty for lines that report no step."""
     text = line.strip()
     for start, word in STEPS.items():
         if text.startswith(start):
@@ -286,7 +290,7 @@ def remove(name: str) -> Path:
 
 
 def place(name: str, start: Place | None = None) -> Place:
-    """How to start a worker there: its interpreter, with this package alone on its path, and everything else as in `start`."""
+    """Return how to start a worker in an environment: its interpreter, with only this package on its path, and the rest as in `start`."""
     return _within(find(name), start or Place())
 
 
@@ -295,7 +299,7 @@ def _within(env: Env, start: Place) -> Place:
 
 
 def place_for(backend: str, place: Place) -> Place:
-    """The environment in which a backend starts: one of its stack, if no other was chosen, it is not installed here, and one exists."""
+    """Return where a backend starts: an environment of its stack, if none was chosen, it is not installed here, and one exists."""
     about = registry.about_backend(backend)
     if not about.stack or place.python != Place().python or importlib.util.find_spec(about.package):
         return place
@@ -305,9 +309,9 @@ def place_for(backend: str, place: Place) -> Place:
 
 
 def place_with(packages: Sequence[Sequence[str]], modules: Sequence[str], place: Place) -> Place | None:
-    """Where several packages are installed together, each under one of its names: at a place itself, or in an environment; else nowhere.
+    """Return where several packages, each under one of its names, are installed together: a place itself or an environment; else None.
 
-    `modules` are what they are imported as, which is how they are looked for in our own interpreter.
+    `modules` are the names that they are imported by, which are looked up in our own interpreter.
     """
 
     def holds(held: Mapping[str, str]) -> bool:
@@ -322,18 +326,18 @@ def place_with(packages: Sequence[Sequence[str]], modules: Sequence[str], place:
 
 
 def contents(python: str) -> Mapping[str, str]:
-    """The packages of the environment that an interpreter belongs to; None for interpreters elsewhere."""
+    """Return the packages of the environment that an interpreter belongs to; empty for other interpreters."""
     return next((env.packages for env in listing() if str(env.python) == python), {})
 
 
 @functools.cache
 def installed(python: str) -> Mapping[str, str]:
-    """What is installed where an interpreter runs: in an environment of ours, or in our own."""
+    """Return the packages that an interpreter has: those of its environment, or for any other interpreter our own."""
     return contents(python) or {item.name: item.version for item in metadata.distributions() if item.name}
 
 
 def pip_list(python: str) -> str:
-    """What is installed where an interpreter runs, as pip lists it."""
+    """Return the packages that an interpreter has, as a table like that of `pip list`."""
     rows = sorted(installed(python).items(), key=lambda item: _plain(item[0]))
     width = max([len("Package"), *(len(name) for name, _ in rows)])
     lines = [("Package", "Version"), ("-" * width, "-------"), *rows]
@@ -341,24 +345,24 @@ def pip_list(python: str) -> str:
 
 
 def variables(backend: str, device: str, threads: int) -> dict[str, str]:
-    """What a backend needs set before its worker starts; a case's own flags come over it, and what is in our own environment does not.
+    """Return the variables that a backend needs before its worker starts; a case's flags override them, our own environment does not.
 
-    A case's threads are those that compute. Where a device does, the host compiles for it, with all the cores it has.
+    A case's threads are those that compute. If a device computes, the host compiles for it, with all of its cores.
     """
     about = registry.about_backend(backend)
     return about.set(about.variables, device, threads=threads if device == "cpu" else os.cpu_count() or threads)
 
 
 def saving_graphs(backend: str, form: str, file: Path) -> dict[str, str]:
-    """What makes a backend write every graph to a file, in a process where nothing is timed."""
+    """Return the variables that make a backend write every graph to a file, for a process in which nothing is timed."""
     about = registry.about_backend(backend)
     return about.set(about.graphs, file=file, form=form)
 
 
 def parcel() -> Path:
-    """A folder that holds this package and nothing else, so that a foreign interpreter sees none of our site-packages.
+    """Return a folder that contains only this package, so that a foreign interpreter sees none of our site-packages.
 
-    Each copy of the package has one of its own: two checkouts that run at once must not get each other's code.
+    Each copy of the package has its own folder: two checkouts that run at once must not get each other's code.
     """
     package = Path(steelyard.__file__).resolve().parent
     folder = home() / ".parcel" / hashlib.sha256(str(package).encode()).hexdigest()[:12]
@@ -370,6 +374,6 @@ def parcel() -> Path:
             fresh.symlink_to(package, target_is_directory=True)
             fresh.replace(link)
     except OSError as error:
-        why, do = error.strerror or str(error), "name a folder of your own with STEELYARD_ENVS"
+        why, do = error.strerror or str(error), "set STEELYARD_ENVS to a folder that you can write to"
         raise UsageError(f"cannot write to {folder}", why=why, do=do) from error
     return folder

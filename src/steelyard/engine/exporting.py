@@ -1,7 +1,7 @@
-"""Folders of exported programs: each case in processes of its own, in the environments that have its exporters, whole or not at all.
+"""Folders of exported programs: each case is exported in its own processes, in the environments that have its exporters.
 
-Programs that exist already and match their manifest are not made again. A program that cannot be made here is reported with the remedy; the
-others are still made.
+A folder is written completely or not at all. Programs that exist already and match their manifest are not made again. A program that cannot
+be made here is reported with the remedy; the other programs are still made.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from steelyard.model.units import plain as quantity
 
 ARRAYS = "arrays"
 PATIENCE = 3600.0
-"""Seconds that one program may take to be made."""
+"""Time limit in seconds for making one program."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class ExportTarget:
 
 @dataclass(frozen=True)
 class ExportOutcome:
-    """The outcome of a case: `made` or `kept` with what its folder holds, or why there is no folder."""
+    """The outcome of a case: `made` or `kept` with the contents of its folder, or why there is no folder."""
 
     name: str
     status: Literal["made", "kept", "failed", "unsupported"]
@@ -58,23 +58,23 @@ class ExportOutcome:
 
     @property
     def failures(self) -> list[MissingProgram]:
-        """Programs whose exporter was there and failed."""
+        """Programs whose exporter is installed and failed."""
         return [item for item in self.held.missing if item.status == "failed"] if self.held else []
 
 
 def targets_of(ready: Plan, only: Sequence[str] = ()) -> list[ExportTarget]:
-    """The cases of a plan, named by workload, framework and a digest of all the rest; what has no exporters at all is an error."""
+    """Return the cases of a plan as targets, named by workload, framework and a digest of the id; an error for one without exporters."""
     found = []
     for job in ready.jobs:
         if not ways.chosen(job.case.backend):
             names = sorted({way.framework for way in ways.WAYS})
-            raise UsageError(f"nothing exports models of backend {job.case.backend}", do=f"choose another with -B: {', '.join(names)}")
+            raise UsageError(f"no exporter supports models of backend {job.case.backend}", do=f"choose another with -B: {', '.join(names)}")
         found.append(ExportTarget(folder_name(job.case), job, tuple(only)))
     return found
 
 
 def folder_name(case: Case) -> str:
-    """A name that says what is in a folder, and is another one for every other case."""
+    """Return a folder name that says what is in it and differs for every case."""
     digest = hashlib.sha256(case.id.encode()).hexdigest()[:8]
     plain = "".join(sign if sign.isalnum() or sign in "_-" else "_" for sign in case.workload)
     return f"{plain}_{case.backend}_{digest}"
@@ -88,7 +88,7 @@ def make(
     patience: float = PATIENCE,
     again: bool = False,
 ) -> Iterator[ExportOutcome]:
-    """Each target's folder below `out`, one after another; `tell` is called with the program that is being made."""
+    """Make each target's folder below `out`, one after another; `tell` is called with the program that is being made."""
     for target in targets:
         ways.check_kinds(target.only)
     for target in targets:
@@ -113,7 +113,7 @@ def make(
 
 
 def _kept(folder: Path, target: ExportTarget) -> ArtifactSet | None:
-    """What a folder holds already of a target, if all of it is as its manifest says."""
+    """Return what a folder already has of a target, if its files match the manifest."""
     with contextlib.suppress(SteelyardError):
         held = manifest.read(folder)
         if held.producer.source == target.job.case.id and not manifest.check(folder, held):
@@ -122,7 +122,7 @@ def _kept(folder: Path, target: ExportTarget) -> ArtifactSet | None:
 
 
 def _wanted(target: ExportTarget, held: ArtifactSet | None) -> list[ExportWay]:
-    """The programs to make: all requested ones, without existing ones and those that failed before and would fail again."""
+    """Return the programs to make: all requested ones, without existing ones and those that failed before and would fail again."""
     asked = ways.chosen(target.job.case.backend, target.only)
     if held is None:
         return asked
@@ -136,7 +136,9 @@ def _refuse_strangers(folder: Path) -> None:
     """Refuse to replace a folder that Steelyard did not make."""
     if folder.exists() and not (folder / manifest.NAME).exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UsageError(
-            f"{folder} is in the way", why=f"it has no {manifest.NAME}, so it was not made here", do="move it, or name another -o"
+            f"{folder} is in the way",
+            why=f"it has no {manifest.NAME}, so Steelyard did not make it",
+            do="move it, or name another folder with -o",
         )
 
 
@@ -165,14 +167,14 @@ def _put(scratch: Path, folder: Path) -> None:
 
 
 def _place_of(way: ExportWay, job: Job) -> Place | None:
-    """Where a program can be made: where the case runs if that has all it needs, or in an environment that does."""
+    """Return where a program can be made: where the case runs if that has all it needs, or in an environment that does; else None."""
     place = envs.place_with([ways.PACKAGES[name] for name in way.needs], way.needs, job.place)
     return None if place is None else at_home(job.case, place)
 
 
 @dataclass
 class FolderMaking:
-    """One folder while it is made, in as many workers as it has environments, or loses."""
+    """One folder while it is made, with one worker for each environment that it needs, and another for each one lost."""
 
     target: ExportTarget
     ready: Plan
@@ -185,7 +187,7 @@ class FolderMaking:
     missing: dict[str, MissingProgram] = field(default_factory=dict)
 
     def make(self, wanted: Sequence[ExportWay]) -> ExportOutcome:
-        """Arrays first, then programs of the model, then those that are made of other programs' files."""
+        """Make the arrays first, then the programs of the model, then those that are made from other programs' files."""
         self._take_over()
         whole = [way for way in ways.sources_of(wanted) if way in wanted or way.key not in self.programs]
         places: dict[str, Place] = {}
@@ -208,7 +210,7 @@ class FolderMaking:
         return self._finished(wanted)
 
     def _take_over(self) -> None:
-        """Begin with what a sound folder has already."""
+        """Start from the contents of an existing valid folder."""
         if self.held is None:
             return
         for item in self.held.files:
@@ -221,7 +223,7 @@ class FolderMaking:
         self.missing = {f"{item.kind}:{item.form}": item for item in self.held.missing}
 
     def _largest(self, held: ArtifactSet) -> float:
-        """The largest number in the recorded outputs, which the tolerances of quantised programs are shares of."""
+        """Return the largest number in the recorded outputs; tolerances of quantised programs are shares of it."""
         import numpy as np
 
         from steelyard.artifacts import arrays
@@ -236,7 +238,7 @@ class FolderMaking:
         self.missing[way.key] = MissingProgram(way.kind, way.form, reason, do, status)
 
     def _ask(self, place: Place, wanted: Sequence[ExportWay], *, first: bool = False) -> ExportOutcome | None:
-        """Have programs made at a place; a worker that is lost costs the program it was at, and another goes on behind that."""
+        """Have programs made at a place; a lost worker loses its current program, and another worker continues after that."""
         left, arrays = list(wanted), first and self.held is None
         while left or arrays:
             lost = self._converse(place, left, arrays)
@@ -255,7 +257,7 @@ class FolderMaking:
         return None
 
     def _converse(self, place: Place, left: list[ExportWay], arrays: bool) -> Lost | None:
-        """One worker; what it has made is taken off `left`."""
+        """Run one worker; the programs that it has made are removed from `left`."""
         mark = uuid.uuid4().hex
         job, only_files = self.target.job, bool(left) and all(way.source for way in left)
         sources = Sources() if only_files else self.ready.sources_of(job)
@@ -292,7 +294,7 @@ class FolderMaking:
         return None
 
     def _take_arrays(self, answer: Exported, left: list[ExportWay], arrays: bool) -> Lost | None:
-        """Inputs and outputs as the first worker has them; every later one must be called with the same."""
+        """Take inputs and outputs from the first worker; every later worker must have the same inputs."""
         said = {**answer.words, "inputs": _arrays(answer.words["inputs"]), "outputs": _arrays(answer.words["outputs"])}
         if arrays:
             self.words = said | {"tolerance": Tolerance(**said["tolerance"])}
@@ -300,14 +302,14 @@ class FolderMaking:
         mine = [(item.dtype, item.shape, item.sha256) for item in self.words["inputs"]]
         if mine == [(item.dtype, item.shape, item.sha256) for item in said["inputs"]]:
             return None
-        reason = "the same case has other inputs in the environment of this exporter, so its program would be of another model"
+        reason = "the case has different inputs in this exporter's environment, so its program would be of another model"
         for way in left:
             self._lacks(way, "failed", reason)
         left.clear()
         return Lost("failed", reason)
 
     def _finished(self, wanted: Sequence[ExportWay]) -> ExportOutcome:
-        """The manifest, over what is there; what was only needed on the way is removed."""
+        """Write the manifest of the programs that exist; files that were only needed to make them are removed."""
         asked = {way.key for way in wanted} | ({f"{item.kind}:{item.form}" for item in self.held.programs} if self.held else set())
         framework, own = self.target.job.case.backend, {way.key: way for way in wanted}
         made = []
@@ -328,7 +330,7 @@ class FolderMaking:
         return ExportOutcome(self.target.name, "made", self.folder, found)
 
     def _without_way(self) -> Iterator[MissingProgram]:
-        """Kinds that nothing makes of this framework's models, where all or they were asked for."""
+        """Yield the requested kinds that no exporter makes from this framework's models."""
         framework, only = self.target.job.case.backend, self.target.only
         for kind in manifest.KINDS:
             if not any(way.kind == kind and way.framework == framework for way in ways.WAYS) and (not only or kind in only):
@@ -349,28 +351,28 @@ class FolderMaking:
         )  # fmt: skip
 
     def _order(self, key: str) -> Mapping[str, Any]:
-        """The order of arguments and results that a program was made with."""
+        """Return the order of arguments and results that a program was made with."""
         words = self.programs.get(key, {})
         kept = words.get("kept")
         return {"arguments": kept.arguments, "results": kept.results} if kept else words
 
 
 def code_of(outcomes: Sequence[ExportOutcome]) -> int:
-    """The exit code: not 0 if nothing was made or an exporter failed; an exporter that is not installed is only reported."""
+    """Return the exit code: not 0 if nothing was made or an exporter failed; an exporter that is not installed is only reported."""
     made = any(item.held and item.held.programs for item in outcomes)
     failed = any(item.status == "failed" or item.failures for item in outcomes)
     return exit_code([*([FAILED] if failed else []), *([] if made else [NOTHING])])
 
 
 def told_outcome(outcome: ExportOutcome) -> list[str]:
-    """A line for a folder, and one for each program of it."""
+    """Return a line for a folder, and one for each of its programs."""
     if outcome.held is None:
         return [f"{outcome.name}  {outcome.status}: {'; '.join(map(str.strip, outcome.reason.splitlines()))[:500]}"]
     return [f"{outcome.name}  {outcome.status}  {outcome.folder}", *told_programs(outcome.held)]
 
 
 def told_programs(held: ArtifactSet) -> list[str]:
-    """Programs with their sizes, and missing ones with the reason."""
+    """Return lines for programs with their sizes, and for missing ones with the reason."""
     lines = [f"  {item.kind:28} {item.form:10} {quantity(held.file_of(item.file).bytes, 'B'):>10}  {item.file}" for item in held.programs]
     for gone in held.missing:
         do = f"; {gone.do}" if gone.do else ""

@@ -1,4 +1,4 @@
-"""Programs of a case, made in a worker where the case's framework and an exporter are: each in its own file, reported one by one.
+"""Exporting a case's programs, in a worker that has the case's framework and an exporter: each in its own file, reported one by one.
 
 An exporter that ends the process loses the program that it was making; those reported before are kept.
 """
@@ -25,7 +25,7 @@ from steelyard.exporters.ways import SCRATCH, WAYS, ExportWay, chosen
 
 ARRAYS = "arrays"
 SHARES = {"tflite_fp16": 0.02, "tflite_dynamic_range_quant": 0.1, "tflite_int8": 0.25}
-"""How far answers of quantised programs may be off, as shares of the largest number in the model's own."""
+"""Allowed error of quantised programs' outputs, as shares of the largest number in the model's own outputs."""
 LONGEST = 1500
 
 
@@ -58,7 +58,7 @@ def perform(job: Export, loaded: registry.Loaded, send: Send) -> None:
 
 
 def prepare(job: Export, loaded: registry.Loaded) -> tuple[Exportable, dict[str, Any]]:
-    """The case as exporters need it: for inference, without the variants that compile, which is what the program's reader does."""
+    """Return the case as exporters need it: for inference, and without variants that compile, since the program's reader does that."""
     if job.case.mode != "eval":
         raise NotApplicable(f"programs are exported for inference, not for mode {job.case.mode}", do="--mode eval")
     bench = prepare_bench(job.case, loaded, job.settings)
@@ -73,7 +73,7 @@ def prepare(job: Export, loaded: registry.Loaded) -> tuple[Exportable, dict[str,
 
 
 def _made(way: ExportWay, subject: Exportable | None, folder: Path, largest: float) -> Exported:
-    """One program, or why there is none; what an exporter left of its file is removed."""
+    """Make one program, or report why there is none; a file that a failed exporter left is removed."""
     path = folder / way.file
     try:
         module, _, name = way.make.partition(":")
@@ -81,7 +81,7 @@ def _made(way: ExportWay, subject: Exportable | None, folder: Path, largest: flo
         source = _source(way, folder) if way.source else subject
         words = make(source, path, way.kind)
         if not path.is_file() or not path.stat().st_size:
-            raise SteelyardError(f"{way.file} was not written", why="its exporter raised nothing")
+            raise SteelyardError(f"{way.file} was not written", why="its exporter raised no error")
         if trouble := mismatch(path, way.form):
             raise SteelyardError(f"{way.file} {trouble}", why="its exporter wrote something else")
         if way.kind in SHARES and largest:
@@ -91,14 +91,14 @@ def _made(way: ExportWay, subject: Exportable | None, folder: Path, largest: flo
         return _gone(way, path, "unsupported", f"{error.name} is not installed here", f"steelyard env create {way.stack}")
     except (Unsupported, NotApplicable) as error:
         return _gone(way, path, "unsupported", told(error, LONGEST), "")
-    except Exception as error:  # exporters raise what they like; one that fails costs its own program
+    except Exception as error:  # exporters may raise anything; a failure loses only its own program
         return _gone(way, path, "failed", told(error, LONGEST), files.no_room(folder))
 
 
 def _source(way: ExportWay, folder: Path) -> Path:
     before = next(item for item in WAYS if (item.framework, item.key) == (way.framework, way.source))
     if not (folder / before.file).is_file():
-        raise Unsupported(f"it is made of {before.file}, which is not there")
+        raise Unsupported(f"it is made from {before.file}, which does not exist")
     return folder / before.file
 
 

@@ -18,16 +18,16 @@ TAG, TIER = "tag:", "tier:"
 WORDS = re.compile(r"(^|\s)(and|or|not)\s")
 MOST_NAMED = 400
 PATIENCE = 20.0
-"""Seconds of CPU for all cases of a plan, of which each takes microseconds: some expressions need years for a text that does not fit."""
+"""CPU seconds for matching all cases of a plan. A case takes microseconds, but some expressions need years to reject a text."""
 
 
 @dataclass(frozen=True)
 class Filters:
-    """A case stays if one of `keep` fits, or there is none, and none of `drop` does.
+    """A case is kept if one of `keep` matches, or `keep` is empty, and none of `drop` does.
 
-    A text fits where it stands in the case id, or is found there or in the workload name as an expression; `^` and `$` bind it.
-    `softmax and not n=8`, with `or` too, joins parts of an id as pytest joins words.
-    `tag:…` must match one of the workload's tags as a whole, and `tier:1` is the tag of that name.
+    A text matches if it is part of the case id, or is found in the id or the workload name as a regular expression; `^` and `$` anchor it.
+    `softmax and not n=8` combines parts of an id with `and`, `or` and `not`, like pytest's `-k`.
+    `tag:…` must match one of the workload's tags in full, and `tier:1` is the tag of that name.
     """
 
     keep: tuple[str, ...] = ()
@@ -48,7 +48,7 @@ class Filters:
                     raise UsageError(f"{option} {text!r} cannot be read", why=why, do=do) from None
 
     def against(self, case: Case, tags: Collection[str]) -> Rule | None:
-        """The filter that leaves a case out, as a rule, if one does."""
+        """Return the filter that leaves a case out, as a rule; None if none does."""
         for text in self.drop:
             if fits(text, case, tags):
                 return Rule({"--exclude": text})
@@ -57,13 +57,13 @@ class Filters:
         return None
 
     def advice(self, cases: Sequence[Case]) -> str:
-        """What to write where nothing is left, if the expressions fit only without regard to case."""
+        """Return a remedy for an empty selection: a filter that would match if upper and lower case did not matter; else empty."""
         near = [text for text in self.keep if any(re.search(text, case.id, re.IGNORECASE) for case in cases)]
         return f"upper and lower case differ: --filter '(?i){near[0]}'" if near else ""
 
 
 def expression(text: str) -> re.Pattern[str]:
-    """A regular expression that a user wrote where one is meant and no part of a name."""
+    """Compile a regular expression that a user wrote, for options that take no plain text."""
     try:
         with warnings.catch_warnings(action="ignore"):
             return re.compile(text)
@@ -72,17 +72,21 @@ def expression(text: str) -> re.Pattern[str]:
 
 
 def fitting(patterns: Sequence[str], names: Sequence[str], what: str) -> list[str]:
-    """The names that a pattern fits whole; a pattern that fits none is an error that lists all there are."""
+    """Return the names that a pattern matches in full; a pattern that matches none is an error that lists all names."""
     wanted = [expression(pattern) for pattern in patterns]
     for pattern in wanted:
         if not any(map(pattern.fullmatch, names)):
-            listed = "\n    ".join(["a pattern fits a whole name; these are all:", *names[:MOST_NAMED]]) if names else f"there is no {what}"
+            listed = (
+                "\n    ".join(["a pattern must match a whole name; these are all names:", *names[:MOST_NAMED]])
+                if names
+                else f"there is no {what}"
+            )
             raise UsageError(f"no {what} is named {pattern.pattern!r:.200}", why=listed)
     return [name for name in names if any(pattern.fullmatch(name) for pattern in wanted)]
 
 
 def fits(text: str, case: Case, tags: Collection[str]) -> bool:
-    """Whether a text is part of a case's id, or found there or in its workload's name as an expression; tags are matched as a whole."""
+    """Whether a text is part of a case's id, or found there or in its workload's name as an expression; tags are matched in full."""
     if text.startswith(TAG):
         return any(re.fullmatch(text.removeprefix(TAG), tag) for tag in tags)
     if text.startswith(TIER):
@@ -94,7 +98,7 @@ def fits(text: str, case: Case, tags: Collection[str]) -> bool:
 
 
 def _part_fits(part: str, case: Case) -> bool:
-    """`softmax` or `not n=8` of `softmax and not n=8`: parts of the id, as pytest has words of a test's name."""
+    """Whether one part of `softmax and not n=8`, such as `softmax` or `not n=8`, holds for a case's id."""
     refused = part.startswith("not ")
     wanted = part.removeprefix("not ").strip()
     return bool(wanted) and (wanted in case.id) != refused
@@ -102,7 +106,7 @@ def _part_fits(part: str, case: Case) -> bool:
 
 @contextmanager
 def patient(filters: Filters) -> Iterator[None]:
-    """Refuse expressions that go on and on; matching can be interrupted by a signal, and only in the first thread."""
+    """Refuse expressions that take too long to match; only the main thread can interrupt matching, by a signal."""
     asked = [*filters.keep, *filters.drop]
     if not asked or threading.current_thread() is not threading.main_thread():
         yield
@@ -110,7 +114,7 @@ def patient(filters: Filters) -> Iterator[None]:
 
     def give_up(number: int, frame: object) -> None:
         what = f"{' or '.join(map(repr, asked))} takes too long to match"
-        raise UsageError(what, why="a repetition inside a repetition is tried in every way", do="write (a+)+ as a+")
+        raise UsageError(what, why="a repetition inside a repetition is tried in every possible way", do="write (a+)+ as a+")
 
     before = signal.signal(signal.SIGVTALRM, give_up)
     signal.setitimer(signal.ITIMER_VIRTUAL, PATIENCE)

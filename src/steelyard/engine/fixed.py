@@ -1,4 +1,4 @@
-"""A case under a fixed protocol: built, called so many times, and looked at only afterwards, since the first call may be the cold one."""
+"""A case under a fixed protocol: built, called a fixed number of times, and verified only afterwards, since the first call may be cold."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ def measure_all(
     gate: Callable[[], None],
     takers: Callable[[int], Taker] = lambda position: take,
 ) -> None:
-    """The cases of a job, in one process, whose facts are sent once; `takers` say by a case's place how its calls are taken.
+    """Measure the cases of a job in one process, whose facts are sent once; `takers` returns for a case's index how its calls are taken.
 
-    A device that a failed case left unusable ends it: the rest is for another process.
+    If a failed case leaves the device unusable, the job ends; the other cases are for another process.
     """
     from steelyard.engine.weigh import CaseWeighing
 
@@ -77,7 +77,7 @@ def measure_all(
             send(RecordAnswer(altered(record, environment={}, source={}) if same else record, arrays, user_modules(), same))
             gc.collect(0)
             if record.status == "failed" and be and not be.recovers(record.reason):
-                send(Retire("the device cannot be used any more by this process"))
+                send(Retire("this process can no longer use the device"))
                 break
     if files:
         send(Found(files=tuple(files.items())))
@@ -86,7 +86,7 @@ def measure_all(
 def time_fixed(
     bench: Bench, crew: Ranks, tell: Tell, gate: Callable[[], None], notes: Notes, name: str, taker: Taker = take
 ) -> tuple[Status, str]:  # fmt: skip
-    """Build, take the calls, then verify; `name` is what labels call the case, and `taker` is for a user's own way to run it."""
+    """Build, take the calls, then verify; `name` is the case's name in labels, and `taker` is for a user's own way to run it."""
     fixed = bench.settings.fixed
     assert fixed is not None
     tell("build", None)
@@ -137,7 +137,7 @@ def time_fixed(
 
 @contextlib.contextmanager
 def _looking_on(settings: Settings, notes: Notes) -> Iterator[None]:
-    """Note what else kept the machine busy meanwhile, unless a case is too small for that."""
+    """Note the load of other processes meanwhile, unless telemetry is off."""
     if not settings.telemetry:
         yield
         return
@@ -148,7 +148,7 @@ def _looking_on(settings: Settings, notes: Notes) -> Iterator[None]:
 
 
 def _renewing(be: Any, task: Task, fixed: Fixed) -> Renew | None:
-    """How each call gets inputs of its own, where it shall have some."""
+    """Return a function that makes new inputs for each call; None if all calls use the same."""
     if fixed.inputs == "same":
         return None
     fresh = functools.partial(be.renewed, random=fixed.inputs == "random")
@@ -156,15 +156,15 @@ def _renewing(be: Any, task: Task, fixed: Fixed) -> Renew | None:
 
 
 def check(task: Task, fixed: Fixed) -> None:
-    """Refuse what such a protocol cannot time rightly."""
+    """Refuse tasks that a fixed protocol cannot time correctly."""
     if task.times_itself and (fixed.grouped or fixed.clock != "discrete"):
-        raise NotApplicable("a task that times itself gives one time per run", do="take the clock discrete, one call per repeat")
+        raise NotApplicable("a task that times itself gives one time per run", do="use the discrete clock with one call per repeat")
     if task.prepare and fixed.clock not in ("discrete", "fastest"):
-        raise NotApplicable(f"something is prepared before each call, so calls cannot be {fixed.clock}", do="take the clock discrete")
+        raise NotApplicable(f"something is prepared before each call, so calls cannot be {fixed.clock}", do="use the discrete clock")
 
 
 def _note(taken: Sampled, bench: Bench, be: Any, notes: Notes) -> tuple[Status, str]:
-    """Figures, raw series, and what was asked for and is not there."""
+    """Note figures, raw series, and what was requested but is not available."""
     fixed = bench.settings.fixed
     assert fixed is not None
     notes.arrays.update(all_arrays(taken))
@@ -184,17 +184,17 @@ def _note(taken: Sampled, bench: Bench, be: Any, notes: Notes) -> tuple[Status, 
     if fixed.backward and not taken.backward:
         notes.effective["not_applicable"] = {"backward": NO_GRADIENT}
     if fixed.repeats and not measured.forward.time:
-        return "not_applicable", f"there is no {fixed.clock} way to time calls on {be.device}"
+        return "not_applicable", f"calls cannot be timed {fixed.clock} on {be.device}"
     return "ok", ""
 
 
 def seconds_of(series: PassSeries) -> np.ndarray[Any, Any]:
-    """Times in seconds."""
+    """Return a series' times in seconds."""
     return np.asarray(series.time, float) * SECONDS[series.unit]
 
 
 def all_arrays(taken: Sampled) -> Arrays:
-    """Every series, by pass and phase."""
+    """Return every series, by pass and phase."""
     found: Arrays = {}
     for phase, passes in taken.phases.items():
         for name, series in (("forward", passes.forward), ("backward", passes.backward)):
@@ -204,7 +204,7 @@ def all_arrays(taken: Sampled) -> Arrays:
 
 
 def arrays_of(name: str, series: PassSeries) -> Arrays:
-    """A series as it is kept: times in the unit of their clock, so that nothing is rounded."""
+    """Return a series as it is stored: times in the unit of their clock, so that nothing is rounded."""
     found: Arrays = {}
     if series.time:
         found[f"{name}.time"] = (series.unit, "<f8", np.asarray(series.time, "<f8").tobytes())
@@ -216,7 +216,7 @@ def arrays_of(name: str, series: PassSeries) -> Arrays:
 
 
 def _verified(bench: Bench, crew: Ranks, tell: Tell, notes: Notes) -> tuple[Status, str]:
-    """The answer of a task built anew, as the timed one may have changed its inputs on purpose, and without what is left to chance."""
+    """Verify the answer of a task built anew, without randomness; the timed one may have changed its inputs on purpose."""
     bench = replace(bench, settings=replace(bench.settings, fixed=None))
     crew.tell("build")
     be, built = bench.build()

@@ -34,7 +34,7 @@ from steelyard.model.record import Verification
 from steelyard.model.task import Task
 
 LATER = "the answers differ after timing: "
-STILL = "still those for the old values; they do not follow {}"
+STILL = "still those for the old values; they do not depend on {}"
 WRITTEN_LATER = "the answer was still being written after its call had returned"
 MOST_INPUTS = 6
 
@@ -43,7 +43,7 @@ Build = Callable[[], Task]
 
 @dataclass
 class AnswerGuard:
-    """Two functions while they are compared; `notes` are remarks for the reader although nothing is wrong."""
+    """Two functions while they are compared; `notes` are remarks for the reader on what is not wrong."""
 
     be: Any
     base: Build
@@ -51,13 +51,13 @@ class AnswerGuard:
     names: tuple[str, str] = ("base", "head")
     notes: list[str] = field(default_factory=list)
     identical: bool | None = None
-    """Whether the first answers agree in every bit; None where there is nothing to compare."""
+    """Whether the first answers agree in every bit; None if they could not be compared."""
     doubt: str = ""
-    """What was wrong between timed blocks, if the base still answers as it did."""
+    """What was wrong between timed blocks; reported only if the base still gives its old answer."""
     _sketches: list[Sketch] = field(default_factory=list)
 
     def before(self) -> str:
-        """How the head's answer differs from the base's on equal inputs; nothing where it does not."""
+        """Return how the head's answer differs from the base's on equal inputs; empty if it does not."""
         task = self.base()
         other = self.be.relocate(replace(self.head(), args=task.args, kwargs=task.kwargs), random.Random(0))
         found, want, got = self._held_against(task, other)
@@ -70,7 +70,7 @@ class AnswerGuard:
         return ""
 
     def between(self, tasks: Sequence[Task]) -> None:
-        """The answers of the tasks that are being timed, after some of their blocks and before they are built again."""
+        """Compare the answers of the tasks that are being timed, after some of their blocks and before they are rebuilt."""
         base, head = tasks[:2]
         with contextlib.suppress(Exception):
             if self.doubt or prints(self.be, inputs(base)) != prints(self.be, inputs(head)):
@@ -79,7 +79,7 @@ class AnswerGuard:
             self.doubt = f"the answers differ between timed blocks: {found.message}" if found.status == "failed" else ""
 
     def after(self, timed: Sequence[Task]) -> str:
-        """What is wrong with the head that was timed, in its own buffers, by a base that was not; nothing where both agree."""
+        """Return what is wrong with the timed head, on its own buffers, by a base that was not timed; empty if both agree."""
         base, head = timed[:2] if timed else (self.base(), self.head())
         fresh, used = (self._given(head, task) for task in (self.base(), base))
         marks = [prints(self.be, inputs(side)) for side in (fresh, head)]
@@ -102,18 +102,18 @@ class AnswerGuard:
         return wrong and (wrong if wrong.startswith(LATER) else f"{self.names[1]}: {wrong}")
 
     def _anew(self) -> str:
-        """Where calls change what functions hold, only fresh ones can be held against each other."""
+        """Compare fresh tasks, since calls of these functions change their state; returns what is wrong."""
         task = self.base()
         found, _, _ = self._held_against(task, self._given(task, self.head()))
         return LATER + found.message if found.status == "failed" else ""
 
     def _given(self, giver: Task, task: Task) -> Task:
-        """A task with copies of another's inputs as they are now."""
+        """Return a task with copies of another's current inputs."""
         made: Task = self.be.relocate(replace(task, args=giver.args, kwargs=giver.kwargs), random.Random(0))
         return made
 
     def _held_against(self, base: Task, head: Task) -> tuple[Verification, list[Leaf], list[Leaf]]:
-        """The head's answer by the base's, which is computed after it; both in memory that held neither."""
+        """Compare the head's answer with the base's, which is computed after it; free memory is overwritten first, so it holds neither."""
         self.be.litter(self._sketches)
         made = head()
         self.be.sync()
@@ -127,7 +127,7 @@ class AnswerGuard:
         return found, want, at_once
 
     def _follows(self, fresh: Task, head: Task, old: list[Leaf]) -> str:
-        """Whether the head's answer follows other values in its buffers, of one input after the other, as the base's does."""
+        """Return what is wrong if the head's answer does not change with each input, as the base's does; else empty."""
         followed, stale = list[str](), list[str]()
         mine, theirs = inputs(head), inputs(fresh)
         for path in [path for path, item in mine.items() if path in theirs and self._changeable(item, path)][:MOST_INPUTS]:
@@ -143,7 +143,9 @@ class AnswerGuard:
         if stale and not followed:
             return LATER + STILL.format(stale[0])
         if stale:
-            self.notes.append(f"{self.names[1]} keeps what it made of {', '.join(stale)}: its answer does not follow other values there")
+            self.notes.append(
+                f"{self.names[1]} caches what it computed from {', '.join(stale)}: its answer does not change with its values"
+            )
         for path in followed[:1]:
             for few in (Sprinkled(_drawn(), share, by) for share, by in FEW):
                 seen = self._tried([mine[path], theirs[path]], few, fresh, head, old)
@@ -160,7 +162,7 @@ class AnswerGuard:
         return leaf is not None and (verify.is_floating(leaf.dtype) or in_any_order(leaf.data))
 
     def _changes(self, item: Any, path: str) -> Iterator[Change]:
-        """Structure stays as long as possible; whole numbers may come twice where reading beyond an array cannot end the process."""
+        """Yield changes, those that keep structure first; integers repeat only on the CPU, where a bad index cannot break the device."""
         if isinstance(item, list):
             yield rolled
         elif verify.is_floating(self.be.seen(item, path).dtype):
@@ -171,7 +173,7 @@ class AnswerGuard:
                 yield Reordered(_drawn(), drawn=True)
 
     def _tried(self, arrays: Sequence[Any], change: Change, fresh: Task, head: Task, old: list[Leaf]) -> tuple[Verification, bool] | None:
-        """How the answers to changed inputs compare, and whether the head's moved; None where the base's does not, or fails."""
+        """Compare the answers to changed inputs; also returns whether the head's moved. None if the base's does not move, or fails."""
         with contextlib.ExitStack() as stack, contextlib.suppress(Exception):
             for array in arrays:
                 if not stack.enter_context(altered(self.be, array, change)):
@@ -183,7 +185,7 @@ class AnswerGuard:
         return None
 
     def _weigh_error(self, found: Verification, task: Task, want: list[Leaf], got: list[Leaf]) -> None:
-        """Note an error far above the base's own, where the base can be computed in double precision."""
+        """Note an error far above the base's own, if the base can be computed in double precision."""
         if not suspicious(found, got):
             return
         wide = self.be.upcast(task)
@@ -191,7 +193,7 @@ class AnswerGuard:
             self.notes.append(f"{self.names[1]}: {NOTE.format(times, self.names[0])}")
 
     def _notice(self, fresh: Task, head: Task) -> None:
-        """Note where answers lie, and threads that work beside the calling one."""
+        """Note where answers are in memory, and threads that work besides the calling one."""
         one = head()
         first = list(extents(one))
         two = head()
@@ -207,7 +209,7 @@ class AnswerGuard:
 
 
 def _moved(answer: Sequence[Leaf], old: Sequence[Leaf]) -> bool:
-    """Whether an answer is another than before, and no worse to compare."""
+    """Whether an answer differs from the one before and has no more values that are not finite."""
     if len(answer) != len(old) or any(
         verify.infinite(new) > verify.infinite(was) for new, was in zip(answer, old, strict=True) if verify.is_floating(new.dtype)
     ):

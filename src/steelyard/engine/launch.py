@@ -26,7 +26,7 @@ from steelyard.errors import SteelyardError, UsageError
 from steelyard.machine.processes import children
 
 COMMON = ("numpy.random", "numpy.ma", "steelyard.engine.weigh", "steelyard.engine.arm", "steelyard.backends.numpy")
-"""What every nursery imports, so that a child forked from it starts warm."""
+"""Modules that every nursery imports, so that a child forked from it starts warm."""
 LARGEST_LINE = 256 << 20
 NO_RANDOM_ADDRESSES, ASK = 0x0040000, 0xFFFFFFFF
 LEAST_STACK = 200 << 20
@@ -35,16 +35,16 @@ FAREWELL = 5.0
 
 
 def nursery_modules(backend: str) -> tuple[str, ...]:
-    """What a nursery imports for a backend."""
+    """Return the modules that a nursery imports for a backend."""
     return tuple(dict.fromkeys((*COMMON, registry.backend_module(backend))))
 
 
 @contextlib.contextmanager
 def laid_out(shift: int | None) -> Iterator[None]:
-    """Programs started inside map their libraries where `shift` says, instead of at random: equal shifts give equal layouts.
+    """Give programs started inside a memory layout that `shift` chooses, instead of a random one: equal shifts give equal layouts.
 
-    Both the switch and the stack limit, which decides where mapping begins, are inherited by what is started here and
-    change nothing for a process that runs already.
+    The switch and the stack limit, which decides where mapping begins, are both inherited by programs that are started
+    inside; they change nothing for running processes.
     """
     if shift is None:
         yield
@@ -61,7 +61,7 @@ def laid_out(shift: int | None) -> Iterator[None]:
 
 
 def can_lay_out() -> bool:
-    """Whether this system lets us choose layouts; the profiles of some containers do not."""
+    """Whether this system lets us choose memory layouts; the security profiles of some containers do not."""
     if sys.platform != "linux":
         return False
     with contextlib.suppress(OSError, ValueError, AttributeError), laid_out(SHIFTS):
@@ -93,7 +93,7 @@ class Ending:
 
 @dataclass
 class Worker:
-    """A running worker: its process, its pipes, and what it has said so far."""
+    """A running worker: its process, its pipes, and its messages that were not read yet."""
 
     pid: int
     commands: IO[str]
@@ -108,16 +108,16 @@ class Worker:
     jobs: int = 0
 
     def send(self, line: str) -> None:
-        """Hand over one line; a worker that is gone is noticed when its answer is awaited."""
+        """Send one line; a worker that has ended is noticed when its answer is awaited."""
         self.jobs += 1
         with contextlib.suppress(BrokenPipeError):
             self.commands.write(line + "\n")
             self.commands.flush()
 
     def lines(self) -> Iterator[bytes | None]:
-        """All messages not read yet; None when the process has ended and all it said was read.
+        """Yield all messages not read yet; then None if the process has ended and all its messages were read.
 
-        Death is read from the process itself, not from the end of the pipe, which a grandchild may hold open.
+        Death is detected from the process itself, not from the end of the pipe, which a grandchild may hold open.
         """
         watched = [fd for fd in (self.events, self.pidfd) if fd is not None]
         ready = select.select(watched, [], [], 0)[0]
@@ -142,10 +142,10 @@ class Worker:
                 return True
             self._buffer += data
             if len(self._buffer) > LARGEST_LINE:
-                raise SteelyardError("a worker sent a message without end", do="look at what the workload writes to its pipes")
+                raise SteelyardError("a worker sent an endless message", do="check what the workload writes to its pipes")
 
     def _whole_lines(self) -> Iterator[bytes]:
-        """The lines that are whole; what was searched for an end before is not searched again, as a message may be long."""
+        """Yield the complete lines; bytes that were searched for a line end before are not searched again, as a message may be long."""
         end = self._buffer.rfind(b"\n", self._searched) + 1
         complete = bytes(memoryview(self._buffer)[:end])
         del self._buffer[:end]
@@ -159,11 +159,11 @@ class Worker:
 
     @property
     def gone(self) -> bool:
-        """Whether it has been reaped."""
+        """Whether the process has been reaped."""
         return self._ending is not None
 
     def stop(self) -> Ending:
-        """End the worker and everything it started, and say how it ended; asked again, it says so again."""
+        """End the worker and everything it started, and return how it ended; later calls return the same."""
         if self._ending is None:
             end_tree(self.pid, itself=True)
         return self.wait()
@@ -230,7 +230,7 @@ class Pipes:
 
 
 def start_fresh(place: Place, mark: str, shift: int | None = None) -> Worker:
-    """A worker in a new interpreter: seconds, and clean of everything; `shift` chooses its layout."""
+    """Start a worker in a new interpreter, which takes seconds but inherits nothing; `shift` chooses its memory layout."""
     pipes = Pipes.open()
     with laid_out(shift):
         process = subprocess.Popen(
@@ -242,20 +242,20 @@ def start_fresh(place: Place, mark: str, shift: int | None = None) -> Worker:
 
 
 class Sibling:
-    """A process that another one forked, as far as its handle needs it; its pid is known once it has said so."""
+    """A process that another one forked, with the part of Popen that a Nursery uses; its pid is 0 until it has reported it."""
 
     def __init__(self, elder: subprocess.Popen[bytes]) -> None:
         self.elder, self.pid = elder, 0
         self.returncode: int | None = None
 
     def poll(self) -> int | None:
-        """A code when it is gone: it does not outlive the process that forked it."""
+        """Return a code if the process has ended, else None; it does not outlive the process that forked it."""
         if self.returncode is None and (self.elder.poll() is not None or (self.pid and not _alive(self.pid))):
             self.returncode = 1
         return self.returncode
 
     def wait(self) -> int | None:
-        """It is reaped by the process that forked it."""
+        """Return a code at once: the process that forked this one reaps it."""
         self.returncode = 1
         return self.returncode
 
@@ -269,7 +269,7 @@ def _alive(pid: int) -> bool:
 
 
 class Nursery:
-    """The conductor's handle on a nursery process; several that are started without waiting load their frameworks side by side."""
+    """The conductor's handle on a nursery process; several that are started without waiting load their frameworks in parallel."""
 
     def __init__(
         self,
@@ -296,7 +296,7 @@ class Nursery:
 
     @classmethod
     def twins(cls, places: tuple[Place, Place], modules: tuple[str, ...], mark: str, shift: int | None = None) -> tuple[Nursery, Nursery]:
-        """Two nurseries that were one process before they loaded anything, so that both map the same libraries at the same addresses."""
+        """Start two nurseries that were one process before they loaded anything, so that both map libraries at the same addresses."""
         ours, theirs = socket.socketpair()
         elder = cls(places[0], modules, mark, shift, wait=False, twin=theirs)
         theirs.close()
@@ -313,11 +313,11 @@ class Nursery:
         self.control.sendall(json.dumps({"paths": place.paths, "folder": place.folder}).encode() + b"\n")
 
     def wait(self) -> None:
-        """Until it can fork."""
+        """Wait until the nursery can fork."""
         self.process.pid = self._await("ready")
 
     def fork(self) -> Worker:
-        """A new worker in milliseconds."""
+        """Fork a new worker, which takes milliseconds."""
         pipes = Pipes.open()
         with contextlib.suppress(OSError):
             socket.send_fds(self.control, [b"fork"], [pipes.command_out, pipes.event_in, pipes.stderr.fileno()])
@@ -334,9 +334,7 @@ class Nursery:
         self.stderr.seek(0)
         tail = self.stderr.read()[-2000:].decode(errors="replace").strip()
         self.stop()
-        raise UsageError(
-            "the process that keeps the framework loaded ended", why=tail, do="look at --flag and at the framework's installation"
-        )
+        raise UsageError("the process that keeps the framework loaded ended", why=tail, do="check --flag and the framework's installation")
 
     def _receive(self, timeout: float) -> list[dict[str, Any]]:
         if not select.select([self.control], [], [], timeout)[0]:
@@ -355,7 +353,7 @@ class Nursery:
         return messages
 
     def ended(self, pid: int, timeout: float) -> int | None:
-        """The exit code of a child, once the nursery has reported it."""
+        """Return the exit code of a child; None if the nursery does not report it in time."""
         deadline = time.monotonic() + timeout
         while pid not in self._codes:
             left = deadline - time.monotonic()
@@ -365,7 +363,7 @@ class Nursery:
         return self._codes.pop(pid, None)
 
     def sweep(self, keep: Collection[int] = ()) -> None:
-        """End what dead workers left behind; the nursery adopts their orphans."""
+        """End processes that dead workers left behind; the nursery adopts their orphans."""
         for pid in children(self.process.pid):
             if pid not in keep:
                 end_tree(pid, itself=True)

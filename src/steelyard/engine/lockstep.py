@@ -1,7 +1,7 @@
-"""Comparing two things that cannot live in one process: pairs of processes in lock-step, and what their blocks say.
+"""Comparing two arms that cannot share a process: pairs of processes in lock-step, and the result from their blocks.
 
-For each pair in the pool the base and the head get a worker; the two build the case and take turns by themselves, while
-the conductor sleeps. The interval is taken over pairs.
+In each pair of the pool, the base and the head get a worker each; the two build the case and take turns by themselves, while
+the conductor sleeps. The interval is taken over pairs of processes.
 """
 
 from __future__ import annotations
@@ -46,17 +46,17 @@ class Corner:
     figures: Mapping[str, Any] = field(default_factory=dict)
     arrays: Mapping[str, bytes] = field(default_factory=dict)
     alone: bool = False
-    """Whether it lost the other arm."""
+    """Whether it reported that it lost the other arm."""
 
     def hear(self, answer: Answer | Lost) -> None:
-        """Take in what the worker said; an arm that cannot go on is why there is no comparison."""
+        """Take in a worker's message; an arm that cannot continue raises NoComparison."""
         if isinstance(answer, Waiting):
             self.ready, self.talk.phase = True, "weighing"
         elif isinstance(answer, ArmAnswer):
             try:
                 self.figures = checked(answer.figures)
             except (TypeError, ValueError, KeyError) as error:
-                raise NoComparison(f"{self.who} crashed: it sent something that is not an answer during {self.talk.phase}") from error
+                raise NoComparison(f"{self.who} crashed: it sent an invalid message during {self.talk.phase}") from error
             self.arrays = {name: data for name, (_, _, data) in answer.arrays.items()}
         elif isinstance(answer, PartnerLost):
             self.alone = True
@@ -69,7 +69,7 @@ class Corner:
 
 
 def checked(figures: Mapping[str, Any]) -> dict[str, Any]:
-    """What an arm says of itself, as far as it is what an arm would say."""
+    """Return the figures that an arm reported; ValueError if they cannot be an arm's."""
     calls, quads, quad, overhead, doubt = (figures[name] for name in ("calls", "quads", "quad", "overhead", "doubt"))
     whole, renewal = [*calls, quads, figures["rebuilds"]], figures["renewal"]
     sound = len(calls) == 2 and all(type(number) is int and number > 0 for number in whole) and quad > 0 and overhead >= 0 and doubt >= 0
@@ -80,7 +80,7 @@ def checked(figures: Mapping[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Bout:
-    """What one pair of processes gave: figures and raw blocks of both arms, the base first."""
+    """The result of one pair of processes: figures and raw blocks of both arms, the base first."""
 
     seed: str
     figures: tuple[Mapping[str, Any], Mapping[str, Any]]
@@ -89,7 +89,7 @@ class Bout:
 
 @dataclass
 class Match:
-    """A comparison in progress: the pairs of processes so far, and the look that follows them."""
+    """A comparison in progress: the pairs of processes so far, and the number of the next look at their blocks."""
 
     job: Job
     plan: Plan
@@ -105,12 +105,12 @@ class Match:
 
     @property
     def deadline(self) -> float:
-        """When all of it must be over; the time to start the pool does not count."""
+        """When the comparison must be over; the time to start the pool does not count."""
         return self.began + self.plan.settings.timeout
 
     @property
     def until(self) -> int:
-        """How many pairs there are to be at this look; calls that take longer than the budget get fewer."""
+        """How many pairs of processes this look needs; fewer if the calls take longer than the budget."""
         if self.look:
             return math.ceil(self.first * self.looks.at[self.look])
         fitting = math.ceil(self.plan.settings.budget / self.bouts[0].figures[0]["quad"]) if self.bouts else self.first
@@ -118,13 +118,13 @@ class Match:
 
     @property
     def progress(self) -> tuple[str, float]:
-        """What to say of it, and how far it is at most."""
+        """The text that describes the comparison's progress, and the fraction that is done at most."""
         return self.looks.progress(self.look, len(self.bouts) / (self.first if self.look else self.until))
 
 
 @dataclass(frozen=True)
 class Look:
-    """What the blocks of all pairs of processes say at one look; `stop` is what ended the match there, or empty."""
+    """The result from the blocks of all pairs of processes at one look; `stop` is why the match ended there, or empty."""
 
     number: int
     rounds: Rounds
@@ -135,8 +135,8 @@ class Look:
 def weigh(pool: Pool, job: Job, plan: Plan, tell: Tell) -> tuple[Pair, Arrays]:
     """Weigh a case against its base on the other side; NoComparison is raised if that is not possible.
 
-    The first look is at the end of the budget. As long as it is worth going on, more pairs of processes follow; what goes wrong
-    with those ends the measurement and costs nothing of what was found before.
+    The first look is at the end of the budget. As long as it is worth going on, more pairs of processes follow; an error in
+    those ends the measurement, but the result from before is kept.
     """
     from steelyard.measuring.settling import BROKEN_OFF, BUDGET, Looks
 
@@ -160,13 +160,13 @@ def weigh(pool: Pool, job: Job, plan: Plan, tell: Tell) -> tuple[Pair, Arrays]:
 
 
 def look_at(match: Match) -> Look:
-    """What all pairs of processes so far say, and what ends the match, if anything does."""
+    """Evaluate all pairs of processes so far, and decide whether the match ends."""
     from steelyard.measuring import paired, settling
 
     try:
         rounds = rounds_of(match.bouts, match.seed)
     except (ValueError, KeyError) as error:
-        raise NoComparison("the arms sent something that is not an answer", why=str(error)) from error
+        raise NoComparison("the arms sent invalid blocks", why=str(error)) from error
     found, settings = paired.find(rounds, share=match.looks.share(match.look)), match.plan.settings
     at, now, spent = match.looks.at, match.looks.at[match.look], float(rounds.seconds.sum())
     if not settling.goes_on(found.interval, settings.margin, spent, spent * (at[-1] / now - 1)):
@@ -177,7 +177,7 @@ def look_at(match: Match) -> Look:
 
 
 def _take_bouts(pool: Pool, match: Match, tell: Tell) -> None:
-    """One pair of processes after another, each with a layout that none had before, until there are enough for a look."""
+    """Run one pair of processes after another, each with a new memory layout, until there are enough for a look."""
     with tempfile.TemporaryDirectory(prefix="steelyard-arms-", ignore_cleanup_errors=True) as folder:
         while len(match.bouts) < match.until:
             stable = pool.stable(match.job, match.side, tell, anew=bool(match.bouts))
@@ -197,7 +197,7 @@ def _take_bouts(pool: Pool, match: Match, tell: Tell) -> None:
 
 
 def _turns(match: Match, folder: Path) -> Turns:
-    """The plan for both arms of the next pair; the first finds out what fits the budget, and the others do as it did."""
+    """Return the plan for both arms of the next pair; the first pair finds out what fits the budget, and later pairs use that."""
     number, rng = len(match.bouts), match.rng
     pipes = folder / str(number)
     pipes.mkdir()
@@ -209,7 +209,7 @@ def _turns(match: Match, folder: Path) -> Turns:
 
 
 def _agreed(first: Bout, share: float) -> dict[str, Any]:
-    """What further pairs hold to: what the first agreed on, with as many rebuilds as turned out to fit."""
+    """Return the plan for further pairs: what the first pair agreed on, with as many rebuilds as turned out to fit."""
     from steelyard.engine.arm import affordable
 
     known = {name: first.figures[0][name] for name in ("calls", "quads", "overhead", "quad", "doubt")}
@@ -217,12 +217,12 @@ def _agreed(first: Bout, share: float) -> dict[str, Any]:
 
 
 def pinned(job: Job) -> bool:
-    """Both arms share one CPU where they need no more and none was chosen for them."""
+    """Whether both arms share one CPU: they need no more, and no CPU was chosen for them."""
     return one_thread(job) and hasattr(os, "sched_setaffinity") and CPUS not in dict(job.case.flags)
 
 
 def _part(match: Match, arm: int, turns: Turns) -> Alternate:
-    """An arm's job; both are verified in the first pair of processes, after their blocks."""
+    """Return an arm's job; both arms are verified in the first pair of processes, after their blocks."""
     job, plan = match.job, match.plan
     assert job.vs is not None
     sources, case = plan.sources_of(job), job.case
@@ -252,7 +252,7 @@ def _bout(pool: Pool, stable: Stable, number: int, match: Match, turns: Turns) -
 
 
 def hold(corners: Sequence[Corner], patience: float, deadline: float) -> None:
-    """Until both arms are done, or one cannot be; the conductor sleeps meanwhile, and the arms need each other alone."""
+    """Wait until both arms are done; NoComparison if one fails. The conductor sleeps meanwhile: the arms need only each other."""
     by_talk = {id(corner.talk): corner for corner in corners}
     alone, begun = math.inf, False
     while busy := [corner.talk for corner in corners if not corner.talk.over]:
@@ -267,15 +267,15 @@ def hold(corners: Sequence[Corner], patience: float, deadline: float) -> None:
         if min(deadline, alone) <= time.monotonic():
             seen = ", ".join(f"{corner.who} in {corner.talk.phase}" for corner in corners)
             late = f"timeout: no answer within {quantity(patience, 's')} (last seen: {seen})"
-            raise NoComparison(late if alone > deadline else f"the arms lost each other (last seen: {seen})")
+            raise NoComparison(late if alone > deadline else f"the arms lost contact with each other (last seen: {seen})")
     if any(corner.alone for corner in corners):
-        raise NoComparison("the arms lost each other")
+        raise NoComparison("the arms lost contact with each other")
 
 
 def pair_of(match: Match, seen: Look, layout: str, notes: Sequence[str]) -> tuple[Pair, Arrays]:
-    """The result over all pairs of processes, and how it was measured.
+    """Return the result over all pairs of processes, and how it was measured.
 
-    A base that is another case says so by its id, and one that is the same by its side's name.
+    A base that is another case is named by its id; a base that is the same case by its side.
     """
     from steelyard.engine import pairs
 
@@ -295,7 +295,7 @@ def pair_of(match: Match, seen: Look, layout: str, notes: Sequence[str]) -> tupl
 
 
 def parts_of(match: Match, seen: Look) -> dict[str, PairPart]:
-    """What the blocks say of the times inside of them, such as those of single operators, at the look that ended the match."""
+    """Return the comparison of times inside the blocks, such as those of single operators, at the look that ended the match."""
     from steelyard.engine.arm import PART
     from steelyard.engine.pairs import part_of
 
@@ -305,13 +305,13 @@ def parts_of(match: Match, seen: Look) -> dict[str, PairPart]:
     try:
         return {name: part_of(rounds_of(bouts, match.seed, name), share=match.looks.share(seen.number)) for name in names}
     except ValueError as error:
-        raise NoComparison("the arms sent something that is not an answer", why=str(error)) from error
+        raise NoComparison("the arms sent invalid blocks", why=str(error)) from error
 
 
 def rounds_of(bouts: Sequence[Bout], seed: int, part: str = "") -> Rounds:
-    """The blocks of both arms put together in order of time; the number of the pair of processes is their group.
+    """Return the blocks of both arms in order of time; their group is the number of the pair of processes.
 
-    Of one part of each block only its times, which have no CPU time of their own.
+    With `part`, only the times of that part of each block, which have no CPU time.
     """
     import numpy as np
 

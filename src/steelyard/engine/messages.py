@@ -1,6 +1,6 @@
-"""What the conductor and a worker say to each other: jobs one way, answers the other, each a dataclass and one line of JSON.
+"""Messages between the conductor and a worker: jobs one way, answers the other, each a dataclass and one line of JSON.
 
-Only `encode` and `decode` know the JSON. A worker's end needs nothing but the standard library.
+Only `encode` and `decode` deal with JSON. A worker's end needs only the standard library.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ KIND = "is"
 
 @dataclass(frozen=True)
 class Sources:
-    """The users' files and packages that define what is measured, and the folders where packages are looked for first."""
+    """The users' files and packages that define what is measured, and the folders that are searched for packages first."""
 
     files: tuple[str, ...] = ()
     entries: tuple[tuple[str, str], ...] = ()
@@ -35,16 +35,16 @@ class Sources:
 
 @dataclass(frozen=True)
 class Describe:
-    """Say what the sources define."""
+    """Describe what the sources define."""
 
     sources: Sources
 
 
 @dataclass(frozen=True)
 class Check:
-    """Say of each case whether its shapes fit, without running it: a Fit each, or `brief`, for those that cannot run alone.
+    """Check whether the shapes of each case fit, without running it: a Fit each, or if `brief` only for those that cannot run.
 
-    Then another is still sent now and then, as a sign of life.
+    If `brief`, another Fit is still sent now and then, as a sign of life.
     """
 
     sources: Sources
@@ -54,10 +54,10 @@ class Check:
 
 @dataclass(frozen=True)
 class Measure:
-    """Measure cases one after another: Started and a RecordAnswer each. `labels` are what a file calls them, and `rules` the names of
-    their verification rules, where those are not that of the settings.
+    """Measure cases one after another: Started and a RecordAnswer each. `labels` are their names in a file, and `rules` the names of
+    their verification rules, if those differ from the settings' rule.
 
-    Where `paused`, the worker waits before every case and not just before the first, because something else uses the device between.
+    If `paused`, the worker waits before every case, not just the first, because something else uses the device in between.
     """
 
     sources: Sources
@@ -70,7 +70,7 @@ class Measure:
 
 
 def parts_of(job: Measure) -> Iterator[tuple[Case, str, Settings]]:
-    """Each case of a job with its label and with the settings that hold for it."""
+    """Yield each case of a job with its label and with its settings."""
     for number, case in enumerate(job.cases):
         rule = job.rules[number] if number < len(job.rules) else ""
         label = job.labels[number] if number < len(job.labels) else ""
@@ -79,7 +79,7 @@ def parts_of(job: Measure) -> Iterator[tuple[Case, str, Settings]]:
 
 @dataclass(frozen=True)
 class Weigh:
-    """Weigh variants of one point against their base, all together: a PairAnswer each, or Unweighed.
+    """Compare variants of one point with their base, all together: a PairAnswer each, or Unweighed.
 
     `suite` is how many comparisons the whole run makes.
     """
@@ -93,7 +93,7 @@ class Weigh:
 
 @dataclass(frozen=True)
 class Turns:
-    """How the two arms of a comparison take turns: the folder of their pipes, who begins, on which CPU, for how many seconds.
+    """How the two arms of a comparison take turns: the folder of their pipes, which arm begins, on which CPU, for how many seconds.
 
     `agreed` is what the first pair of processes agreed on, empty for the first.
     """
@@ -119,7 +119,7 @@ class Alternate:
 
 @dataclass(frozen=True)
 class Pass:
-    """Do a pass beside the timing; its files go to `scratch`."""
+    """Do an extra pass besides timing; its files go to `scratch`."""
 
     sources: Sources
     settings: Settings
@@ -130,9 +130,9 @@ class Pass:
 
 @dataclass(frozen=True)
 class Export:
-    """Make programs of a case, by kind and form, in a folder: Exported for each, and first for its arrays, written where `arrays` asks.
+    """Make programs of a case, by kind and form, in a folder: Exported for each, and first for its arrays, written if `arrays`.
 
-    `largest` is the largest number in the model's answers, where an earlier worker has found it.
+    `largest` is the largest number in the model's outputs, if an earlier worker has found it.
     """
 
     sources: Sources
@@ -178,7 +178,7 @@ class Converse:
 
 @dataclass(frozen=True)
 class Step:
-    """What to do next in a Converse; each is answered by one Stepped."""
+    """The next step of a Converse; each is answered by one Stepped."""
 
     words: Mapping[str, Any]
 
@@ -198,12 +198,12 @@ class Prepare:
 
 @dataclass(frozen=True)
 class Go:
-    """What Waiting waits for."""
+    """Permission to begin timing, for a worker that sent Waiting."""
 
 
 @dataclass(frozen=True)
 class Quit:
-    """No job follows."""
+    """End of all jobs."""
 
 
 @dataclass(frozen=True)
@@ -215,14 +215,14 @@ class Described:
 
 @dataclass(frozen=True)
 class Ready:
-    """A worker that is about to measure, and what it runs on, as far as only the framework knows that."""
+    """A worker is about to measure; `environment` has the facts that only its framework knows about what it runs on."""
 
     environment: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class Started:
-    """A case of several begins; `unplanned` is the whole case, where a user's code asked for it."""
+    """A case of several begins; `unplanned` is the whole case if a user's code requested it."""
 
     case: str
     unplanned: Case | None = None
@@ -230,14 +230,14 @@ class Started:
 
 @dataclass(frozen=True)
 class Retire:
-    """Why this worker should get no more: what is left of the job was not begun."""
+    """Why this worker should get no more jobs; the rest of its job was not begun."""
 
     reason: str
 
 
 @dataclass(frozen=True)
 class Phase:
-    """What a job is at, and how far, between blocks of timing."""
+    """The current phase of a job and the fraction that is done, sent between blocks of timing."""
 
     name: str
     fraction: float | None = None
@@ -245,12 +245,12 @@ class Phase:
 
 @dataclass(frozen=True)
 class Waiting:
-    """All is built; timing begins when the conductor says Go, since it may do things beside us until then."""
+    """Everything is built; timing begins when the conductor sends Go, since it may do other work until then."""
 
 
 @dataclass(frozen=True)
 class Fit:
-    """What is known of a case without running it: why it cannot run, or why that could not be found out; neither, if its shapes fit."""
+    """The check of a case without running it: why it cannot run, or why that could not be checked; neither, if its shapes fit."""
 
     case: str
     wrong: str = ""
@@ -261,8 +261,8 @@ class Fit:
 class RecordAnswer:
     """A case's record, its raw samples, and the users' modules it imported, by digest.
 
-    The record has no case and no requested settings, which the conductor knows; `as_before`, it has no environment and no source
-    either, since they are those of the record before it.
+    The record has no case and no requested settings, which the conductor knows; if `as_before`, it has no environment and no
+    source either, since they are those of the record before it.
     """
 
     record: Record
@@ -288,7 +288,7 @@ class Unweighed:
 
 @dataclass(frozen=True)
 class ArmAnswer:
-    """What an arm held to, and its raw blocks."""
+    """The plan that an arm followed, and its raw blocks."""
 
     figures: Mapping[str, Any]
     arrays: Arrays
@@ -311,7 +311,7 @@ class PartnerLost:
 
 @dataclass(frozen=True)
 class Found:
-    """What a pass adds to a record: figures, facts about how they came, and files by kind and path."""
+    """What a pass adds to a record: figures, facts about how they were measured, and files by kind and path."""
 
     figures: Mapping[str, Figure] = field(default_factory=dict)
     facts: Mapping[str, Any] = field(default_factory=dict)
@@ -320,21 +320,21 @@ class Found:
 
 @dataclass(frozen=True)
 class Expanded:
-    """What a dialect's module made of a config, in words of its own."""
+    """What a dialect's module made of a config, as data of its own form."""
 
     words: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class Stepped:
-    """What came of a Step."""
+    """The result of a Step."""
 
     words: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class Exported:
-    """One program of a case, or its arrays: `ok` with what a manifest says of it, or else the reason."""
+    """One program of a case, or its arrays: `ok` with what its manifest needs, or another status with the reason."""
 
     program: str
     status: str
@@ -343,7 +343,7 @@ class Exported:
 
 @dataclass(frozen=True)
 class Fault:
-    """A job that could not be done at all, in the parts of an error of ours."""
+    """A job that could not be done at all, as the parts of a SteelyardError."""
 
     what: str
     why: str = ""
@@ -353,7 +353,7 @@ class Fault:
 
 @dataclass(frozen=True)
 class Done:
-    """The job has come to its end."""
+    """The job is finished."""
 
 
 Order = Describe | Check | Measure | Weigh | Alternate | Pass | Export | Drive | Expand | Converse | Step | Prepare | Go | Quit
@@ -363,11 +363,11 @@ Answer = (
 )  # fmt: skip
 Message = Order | Answer
 Stored = Callable[[type, Any], Any]
-"""Reads a part of a message as a stored run is read, with all its checks; the conductor has it, a worker need not."""
+"""Reads a part of a message with all the checks of a stored run; only the conductor needs it."""
 
 
 def encode(message: Message) -> str:
-    """A message as one line, without its end; numbers that JSON cannot hold become null."""
+    """Return a message as one line, without its end; numbers that JSON cannot represent become null."""
     whole = {KIND: type(message).__name__, **vars(message)}
     try:
         return _ENCODER.encode(whole)
@@ -376,9 +376,9 @@ def encode(message: Message) -> str:
 
 
 def decode(line: bytes | str, stored: Stored | None = None, parse: Callable[[Any], Any] = json.loads) -> Message | None:
-    """The message of a line, or None where it is none at all, as when a library writes to every open file.
+    """Return the message of a line, or None if it is not a message, as when a library writes to every open file.
 
-    One that claims to be a message of ours and is not sound raises ValueError. `stored` reads the parts that a stored run has too,
+    A line that names a kind of message but is not valid raises ValueError. `stored` reads the parts that a stored run has too,
     and `parse` the JSON itself.
     """
     try:
@@ -393,7 +393,7 @@ def decode(line: bytes | str, stored: Stored | None = None, parse: Callable[[Any
         made: Message = kind(**{name: _read(value, types[name], stored) for name, value in plain.items()})
         return made
     except Exception as error:
-        raise ValueError(f"not a sound {kind.__name__}: {error}") from error
+        raise ValueError(f"not a valid {kind.__name__}: {error}") from error
 
 
 def _read(value: Any, annotation: str, stored: Stored | None) -> Any:
@@ -438,7 +438,7 @@ _ENCODER = json.JSONEncoder(separators=(",", ":"), default=_plain, allow_nan=Fal
 def _one_of(*kinds: type) -> Callable[[Any], Any]:
     def read(value: Any) -> Any:
         if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
-            raise TypeError(f"{value!r:.60} is no {' or '.join(kind.__name__ for kind in kinds)}")
+            raise TypeError(f"{value!r:.60} is not of type {' or '.join(kind.__name__ for kind in kinds)}")
         return value
 
     return read
@@ -446,13 +446,13 @@ def _one_of(*kinds: type) -> Callable[[Any], Any]:
 
 def _text(value: Any) -> str:
     if not isinstance(value, str):
-        raise TypeError(f"{value!r:.60} is no str")
+        raise TypeError(f"{value!r:.60} is not of type str")
     return value
 
 
 def _status(value: Any) -> Any:
     if value not in STATUSES:
-        raise TypeError(f"{value!r:.60} is no status")
+        raise TypeError(f"{value!r:.60} is not a status")
     return value
 
 
@@ -461,7 +461,7 @@ def _read_pairs(value: Any) -> tuple[tuple[str, str], ...]:
 
 
 def _read_case(value: Any) -> Case:
-    """A case with its id, which takes longer to find out than to send."""
+    """Return a case with its id, which takes longer to compute than to send."""
     found = Case.from_plain(value)
     if "id" in value:
         vars(found)["id"] = _text(value["id"])
@@ -487,7 +487,7 @@ _READERS: Mapping[str, Callable[[Any], Any]] = {
     "tuple[str, ...]": lambda value: tuple(map(_text, value)),
     "Arrays": _read_arrays, "tuple[tuple[str, str], ...]": _read_pairs,
 }  # fmt: skip
-"""How the value of a field is read, by the type it is written with above."""
+"""Functions that read the value of a field, by its annotation above."""
 _KINDS: Mapping[Any, type] = {kind.__name__: kind for kind in (*Order.__args__, *Answer.__args__)}
 _ANNOTATIONS: Mapping[type, Mapping[str, str]] = {
     kind: {item.name: str(item.type) for item in dataclasses.fields(kind)} for kind in _KINDS.values()

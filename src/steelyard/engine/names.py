@@ -1,4 +1,4 @@
-"""The names in an experiment held against what there is: all that are wrong are found before anything is expanded or timed."""
+"""Checks the names in an experiment against the catalogue: all wrong names are found before anything is expanded or timed."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def refuse(experiment: Experiment, catalogue: Catalogue) -> None:
 
 
 def raise_all(found: Sequence[UsageError]) -> None:
-    """Raise several errors as one, and none where there is none."""
+    """Raise several errors as one; nothing if there are none."""
     if len(found) == 1:
         raise found[0]
     if found:
@@ -37,16 +37,16 @@ def raise_all(found: Sequence[UsageError]) -> None:
 
 
 def refuse_reference(cases: Iterable[Case], settings: Settings) -> None:
-    """Raise for cases that the reference interpreter cannot be asked about, before any of them is measured and left unchecked."""
+    """Refuse cases that the reference interpreter cannot run, before any of them is measured without a check."""
     known = registry.built_ins().workloads
     for case in cases if settings.reference == "interpreter" else ():
         if (workload := known.get(case.workload)) is None or workload.witness is None:
-            why = "the reference interpreter runs exported programs alone"
+            why = "the reference interpreter only runs exported programs"
             raise UsageError(f"{case.workload} has no reference interpreter", why=why, do="--reference fp64, or leave --reference out")
 
 
 def refuse_values(cases: Iterable[Case], origins: Mapping[Case, str], catalogue: Catalogue) -> None:
-    """Raise what workloads of ours say of parameters that could run nowhere, each thing once and all as one error."""
+    """Raise the errors of built-in workloads about parameters that can run nowhere, each once and all as one error."""
     ours = registry.built_ins().workloads
     asked = {name: ours.get(name) if info["origin"] == registry.BUILT_IN else None for name, info in _infos(cases, catalogue)}
     found: dict[str, UsageError] = {}
@@ -76,14 +76,14 @@ class Trial:
     catalogue: Catalogue
     found: dict[tuple[str, str], UsageError] = field(default_factory=dict)
     right: set[tuple[str, ...]] = field(default_factory=set)
-    """What was tried and is not wrong: thousands of matrices of one file name the same few things."""
+    """Names that were tried and are right, so that they are not tried again: thousands of matrices of one file may share them."""
     plain: dict[str, Case] = field(default_factory=dict)
-    """A case of each workload with all as usual."""
+    """A case of each workload with default values."""
     selected: dict[str, list[str]] = field(default_factory=dict)
-    """The workloads that each pattern means."""
+    """The workloads that each pattern selects."""
 
     def attempt(self, origin: str, what: str, test: Callable[..., T], *args: Any) -> T | None:
-        """What a test gives, or nothing if it fails."""
+        """Return the result of a test; None, with its error noted, if it fails."""
         try:
             return test(*args)
         except UsageError as error:
@@ -91,7 +91,7 @@ class Trial:
         return None
 
     def matrix(self, matrix: Matrix) -> None:
-        """Whatever a matrix names, one thing at a time with the rest as usual, so that none hides another."""
+        """Try every name in a matrix, one at a time with defaults for the rest, so that no error hides another."""
         origin = matrix.origin
         for env in matrix.env:
             if env != HERE:
@@ -117,13 +117,13 @@ class Trial:
                         self.found.setdefault((origin, f"{axis} {value}"), placed(error, origin))
 
     def _selected(self, pattern: str, origin: str) -> list[str]:
-        """The workloads that a pattern means, looked for again only where there are none."""
+        """Return the workloads that a pattern selects, looked up again only if there were none."""
         if not self.selected.get(pattern):
             self.selected[pattern] = self.attempt(origin, f"workload {pattern}", select, pattern, self.catalogue) or []
         return self.selected[pattern]
 
     def once(self, key: tuple[str, ...], origin: str, what: str, test: Callable[..., Any], *args: Any) -> bool:
-        """Whether a test holds, made again only where it did not."""
+        """Whether a test passes; it is made again only if it failed."""
         before = len(self.found)
         if key not in self.right:
             self.attempt(origin, what, test, *args)
@@ -136,7 +136,7 @@ class Trial:
 
 
 def mistakes(experiment: Experiment, catalogue: Catalogue) -> list[UsageError]:
-    """Every wrong name, and every value of the wrong type, each told once with its place."""
+    """Return every wrong name and every value of the wrong type, each once and with its place."""
     trial = Trial(catalogue)
     for matrix in experiment.matrix:
         trial.matrix(matrix)
@@ -159,7 +159,7 @@ def _check_axis(axis: str, names: Sequence[str], matrix: Matrix, catalogue: Cata
 
 @contextmanager
 def errors_at(origin: str) -> Iterator[None]:
-    """A wrong name that came from a file is reported with its place there."""
+    """Report wrong names inside with their place in a file."""
     try:
         yield
     except UsageError as error:
@@ -169,12 +169,12 @@ def errors_at(origin: str) -> Iterator[None]:
 
 
 def placed(error: UsageError, origin: str) -> UsageError:
-    """An error with its place in a file, unless it has one already."""
+    """Return an error with its place in a file, unless it has one already."""
     return error if error.where or not origin else UsageError(error.what, why=error.why, do=error.do, where=origin)
 
 
 def points(asked: Mapping[str, Sequence[Any]], info: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Every combination of parameter values, for each size preset asked for."""
+    """Return every combination of parameter values, for each requested size preset."""
     usual, found = info["axes"], []
     for size in presets_of(asked, info) or [None]:
         preset = {key: [value] for key, value in info["sizes"][size].items()} if size is not None else {}
@@ -184,7 +184,7 @@ def points(asked: Mapping[str, Sequence[Any]], info: Mapping[str, Any]) -> list[
 
 
 def presets_of(asked: Mapping[str, Sequence[Any]], info: Mapping[str, Any]) -> Sequence[Any]:
-    """The size presets asked for, each of which the workload has; `size` may also be an axis of its own."""
+    """Return the requested size presets; one that the workload lacks is an error. `size` may also be an axis of its own."""
     presets = asked.get("size", ()) if "size" not in info["axes"] else ()
     for size in presets:
         if not isinstance(size, str) or size not in info["sizes"]:
@@ -193,7 +193,7 @@ def presets_of(asked: Mapping[str, Sequence[Any]], info: Mapping[str, Any]) -> S
 
 
 def select(pattern: str, catalogue: Catalogue) -> list[str]:
-    """Workload names for an exact name, a glob, `tag:NAME`, or `tier:N`, which is the tag of that name."""
+    """Return the workload names for an exact name, a glob, `tag:NAME`, or `tier:N`, which is the tag of that name."""
     names = catalogue.workloads
     if pattern in names and not any(sign in pattern for sign in "*?["):
         return [pattern]
@@ -206,7 +206,7 @@ def select(pattern: str, catalogue: Catalogue) -> list[str]:
         return found
     family = next((name for name in names if name.endswith(FAMILY) and pattern.startswith(name[:-1])), "")
     if family and any(sign in pattern for sign in "*?["):
-        why = "the names below it are known to a library alone"
+        why = "only a library knows the names below it"
         raise UsageError(f"{pattern} cannot be expanded", why=why, do=f"name one: {names[family]['doc']}")
     found = sorted(fnmatch.filter(names, pattern)) if any(sign in pattern for sign in "*?[") else []
     found = [name for name in found if not name.startswith("fake/") or pattern.startswith("fake")]
@@ -219,7 +219,7 @@ def select(pattern: str, catalogue: Catalogue) -> list[str]:
 
 
 def settle(case: Case, catalogue: Catalogue) -> Case:
-    """Check every name in a case, fill in the parameters it left out, and write its variants in their one spelling."""
+    """Check every name in a case, fill in omitted parameters, and write its variants in their canonical spelling."""
     info = catalogue.workloads.get(case.workload)
     if info is None:
         raise unknown("workload", case.workload, catalogue.workloads, listing="steelyard list")
@@ -248,7 +248,7 @@ def settle(case: Case, catalogue: Catalogue) -> Case:
         variant, written = found
         for option, value in step.options if "options" in variant else ():
             if option in written:
-                raise UsageError(f"{option} of variant {step.name} is given twice", do="write it behind the name or in brackets")
+                raise UsageError(f"{option} of variant {step.name} is given twice", do="write it either after the name or in brackets")
             if option not in variant["options"]:
                 raise unknown(f"option of variant {step.name}", option, variant["options"])
             for word in variant.get("words", ()):
@@ -266,7 +266,7 @@ def settle(case: Case, catalogue: Catalogue) -> Case:
 
 
 def _spelt(step: VariantSpec, variant: Mapping[str, Any], written: Mapping[str, Any]) -> VariantSpec:
-    """A step with its options behind its name, defaults too; one that takes none there stays as it is."""
+    """Return a step with its options and their defaults written after its name; unchanged if its variant takes none there."""
     words = [Word.of(word) for word in variant.get("words", ())]
     if not words:
         return step
@@ -276,7 +276,7 @@ def _spelt(step: VariantSpec, variant: Mapping[str, Any], written: Mapping[str, 
 
 
 def same_variant(written: str, case: Case, catalogue: Catalogue) -> bool:
-    """Whether a base as it was typed, `int4wo` or `torch/int4wo`, means what a settled case is."""
+    """Whether a base as it was typed, `int4wo` or `torch/int4wo`, means a settled case."""
     meant = case.against(written)
     if meant == case:
         return True
@@ -287,7 +287,7 @@ def same_variant(written: str, case: Case, catalogue: Catalogue) -> bool:
 
 
 def fits(rule: Rule, case: Case, catalogue: Catalogue) -> bool:
-    """Whether a rule means a settled case; it may write a variant as a user does."""
+    """Whether a rule matches a settled case; it may spell a variant as a user does."""
     tags = catalogue.workloads[case.workload].get("tags", ())
     if rule.fits(case, tags):
         return True
@@ -302,7 +302,7 @@ def fits(rule: Rule, case: Case, catalogue: Catalogue) -> bool:
 
 
 def _check_value(workload: str, key: str, value: Any, axes: Mapping[str, Sequence[Any]]) -> None:
-    """Refuse a value of another type than an axis has."""
+    """Refuse a value whose type is not that of its axis."""
     usual = axes[key][0] if axes.get(key) else None
     number = isinstance(usual, (int, float)) and not isinstance(usual, bool)
     if number and (isinstance(value, (str, list, dict, bool)) or value is None):
@@ -314,7 +314,7 @@ def _check_value(workload: str, key: str, value: Any, axes: Mapping[str, Sequenc
 
 
 def check_modes(modes: Sequence[str]) -> None:
-    """Modes typed on the command line, before they reach a case."""
+    """Refuse unknown modes from the command line, before they reach a case."""
     for mode in modes:
         if mode not in MODES:
             raise unknown("mode", mode, MODES)

@@ -1,4 +1,4 @@
-"""Workloads that are a file: from `WORD:PATH` to cases known by content, and in a worker back to a path whose content is still that."""
+"""Workloads that open a file: from `WORD:PATH` to cases identified by content, and in a worker back to a path with unchanged content."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _ADDRESS = re.compile(r"[a-z][a-z0-9+.-]*://")
 
 
 def split(word: str) -> tuple[str, str] | None:
-    """The workload and the path of `WORD:PATH`; None for any other selector."""
+    """Return the workload and the path of `WORD:PATH`; None for any other selector."""
     found = _SELECTOR.fullmatch(word)
     if found is None or word.startswith((TAG, TIER)) or "@" in found[1] or _ADDRESS.match(word):
         return None
@@ -33,7 +33,7 @@ def split(word: str) -> tuple[str, str] | None:
 
 
 def matrices(matrix: Matrix, catalogue: Catalogue) -> list[Matrix]:
-    """A matrix whose workloads name files as one for the other workloads and one for each case that the files hold."""
+    """Split a matrix whose workloads name files: one for the other workloads, and one for each case in the files."""
     files = [(word, parts) for word in matrix.workload if (parts := split(word))]
     if not files:
         return [matrix]
@@ -50,26 +50,26 @@ def matrices(matrix: Matrix, catalogue: Catalogue) -> list[Matrix]:
 
 
 def cases(word: str, catalogue: Catalogue) -> list[dict[str, Any]]:
-    """The cases of `WORD:PATH` as plain data: the file, its hash, its name, what is in it, and the values of other axes."""
+    """Return the cases of `WORD:PATH` as plain data: the file, its hash, its name, what is in it, and the values of other axes."""
     name, path = split(word) or ("", "")
     _parameter(name, catalogue)
     return [{**_valued(name, item), "doc": item.doc, "params": dict(item.params)} for item in held(name, path)]
 
 
 def held(name: str, path: str) -> Sequence[OpenedFile]:
-    """The cases that a path holds, by a workload of ours; for a user's own workload it is one case."""
+    """Return the cases in a file, as a built-in workload reads it; for a user's own workload the file is one case."""
     if not path:
         raise UsageError(f"{name}: names no file", do=f"write {name}:PATH")
     workload = registry.built_ins().workloads.get(name)
     place = _fetched(path) if _ADDRESS.match(path) and name == ARTIFACT else located(path)
     found = workload.contents(place) if workload is not None and workload.contents is not None else [OpenedFile(place)]
     if not found:
-        raise UsageError(f"{path} holds nothing for {name}", do=f"steelyard show {name} says what it opens")
+        raise UsageError(f"{path} contains nothing for {name}", do=f"see steelyard show {name} for what it opens")
     return found
 
 
 def _fetched(url: str) -> Path:
-    """The artifacts of an address, or one program, each checked by its hash; what was fetched before is not fetched again."""
+    """Fetch the artifacts at an address, or one program, each checked by its hash; nothing is fetched twice."""
     from steelyard.artifacts import programs, remote, unpacking
 
     out = remote.cache() / "opened" / hashlib.sha256(url.encode()).hexdigest()[:16]
@@ -81,7 +81,7 @@ def _fetched(url: str) -> Path:
 
 
 def located(path: str) -> Path:
-    """The place that a path leads to."""
+    """Return the real path of a file; an error for an address."""
     if _ADDRESS.match(path):
         raise UsageError(
             f"cannot open {path}", why="it is an address", do="fetch it first (steelyard artifacts fetch), and name the file or folder"
@@ -90,7 +90,7 @@ def located(path: str) -> Path:
 
 
 def settled(case: Case, parameter: str) -> Case:
-    """A case whose file is known by its content; one that names a path is given its hash, and one by digest stays as it is."""
+    """Return a case whose file is identified by its content: a path gets its hash, and a digest stays as it is."""
     value = dict(case.params).get(parameter, "")
     if is_file_value(value):
         _unchanged(value, case.workload)
@@ -109,7 +109,7 @@ def settled(case: Case, parameter: str) -> Case:
 
 
 def given(workload: Workload, params: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments of a body: the path in place of the file, whose content must still be what was planned."""
+    """Return the arguments of a body, with the path for the file; an error if its content has changed since the plan."""
     if not workload.opens:
         return dict(params)
     value = params.get(workload.opens, "")
@@ -119,7 +119,7 @@ def given(workload: Workload, params: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _unchanged(value: Mapping[str, Any], workload: str) -> Path:
-    """The path of a file whose content is still what it was."""
+    """Return the path of a file; an error if its content has changed."""
     file = Path(value["file"])
     if _identity(workload, file) != value["sha256"]:
         why = "its content has changed since the case was named"
@@ -133,23 +133,23 @@ def _valued(workload: str, item: OpenedFile) -> dict[str, Any]:
 
 
 def _identity(workload: str, file: Path) -> str:
-    """What a file is known by: its own hash, or what a workload of ours says."""
+    """Return what identifies a file: its hash, or what a built-in workload computes."""
     known = registry.built_ins().workloads.get(workload)
     return known.identify(file) if known is not None and known.identify is not None else files.sha256(file)
 
 
 def _parameter(name: str, catalogue: Catalogue) -> str:
-    """The parameter of a workload that is a file."""
+    """Return the parameter of a workload that is a file."""
     info = catalogue.workloads.get(name)
     if info is None or not info.get("opens"):
         opening = list(openers(catalogue))
         if info is not None:
             do = f"those that do: {', '.join(opening)}" if opening else ""
-            raise UsageError(f"{name} opens no file", why=f"{name}:PATH is for workloads that do", do=do)
+            raise UsageError(f"{name} does not open files", why=f"{name}:PATH is for workloads that do", do=do)
         raise unknown("workload", name, opening, listing="steelyard list")
     return str(info["opens"])
 
 
 def openers(catalogue: Catalogue) -> Iterator[str]:
-    """The workloads that open files."""
+    """Return the workloads that open files."""
     return (name for name, info in catalogue.workloads.items() if info.get("opens"))

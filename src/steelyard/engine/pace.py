@@ -1,7 +1,7 @@
-"""Whether a call is as fast for values that it has not seen as for those that were timed, and which other threads work for it.
+"""Checks whether a call is as fast for new values as for those that were timed, and which other threads work for it.
 
-An answer that is kept by its inputs' values, or by a mark that changes with them, is right for every value and fast for the timed
-ones alone.
+An answer that is cached by its inputs' values, or by a version that changes with them, is right for every value but fast only for
+the timed ones.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from steelyard.model.task import Task
 
 TRIALS, LONG_CALL, TOO_LONG = 3, 0.05, 2.0
 SLOWER, LEAST = 3.0, 2e-5
-"""How many times as long, and how many seconds longer, a call with new values takes before it is looked at again."""
+"""A call with new values that takes this many times as long, and this many seconds longer, is measured again."""
 PLAINLY = 10.0
-"""The same where there is nothing to compare with: the effect of caches and branch prediction on repeated data is smaller."""
+"""The limit on the ratio if there is no plain task to compare with; caches and branch prediction on repeated data have less effect."""
 MOST_INPUTS = 4
-KEPT = "a call with values that it has not seen takes {:.2g} times as long as one with those that were timed: it probably keeps its answers"
+KEPT = "a call with new values takes {:.2g} times as long as one with the timed values: it probably caches its answers"
 BUSY, SPAN, MOST_CALLS = 0.3, 2e-3, 200
-"""CPUs of other threads that are worth a word, and how long they are watched."""
+"""CPUs of other threads from which on they are reported, and the seconds and calls for which they are watched."""
 
 
 @dataclass(frozen=True)
 class Pace:
-    """Seconds of the fastest call with values never seen before, and of the fastest that came again, by the input that changed."""
+    """Seconds of the fastest call with new values in one input, and of the fastest call that repeats values."""
 
     path: str
     new: float
@@ -37,12 +37,12 @@ class Pace:
 
     @property
     def ratio(self) -> float:
-        """How many times as long new values take; 1 where the difference is too short to say."""
+        """How many times as long new values take; 1 if the difference is too small to measure."""
         return self.new / self.seen if self.new - self.seen > LEAST and self.seen > 0 else 1.0
 
 
 def change_of(be: Any, array: Any, path: str, seed: int) -> Callable[[Any], Any] | None:
-    """Values for an array that it never had, all of them; None where none are known that are surely harmless."""
+    """Return a change that gives an array entirely new values; None if no harmless one is known."""
     leaf = be.seen(array, path)
     if leaf is None or not math.prod(leaf.shape):
         return None
@@ -52,7 +52,7 @@ def change_of(be: Any, array: Any, path: str, seed: int) -> Callable[[Any], Any]
 
 
 def pace(be: Any, task: Task, path: str, seed: int) -> Pace | None:
-    """Time calls with new values in one input, each followed by one with the same; None where they cannot be had.
+    """Time calls with new values in one input, each followed by a call with the same values; None if the input cannot be changed.
 
     Writing new values empties caches and gives memory back to the system, which slows the next call, whichever it is. So the
     same values are written to a copy before the second call: both come after the same work.
@@ -76,7 +76,7 @@ def pace(be: Any, task: Task, path: str, seed: int) -> Pace | None:
 
 
 def _seconds(be: Any, task: Task) -> float:
-    """A call's time; on the host no more than the CPU time that it took, since on a busy machine one call waits and the next does not."""
+    """Return a call's time; on the host at most its CPU time, since on a busy machine one call waits and the next does not."""
     be.sync()
     began, spent = clocks.perf_counter(), clocks.process_time()
     task()
@@ -86,7 +86,7 @@ def _seconds(be: Any, task: Task) -> float:
 
 
 def paces(be: Any, task: Task, seed: int) -> list[Pace]:
-    """Of one input after the other, until the call keeps its pace for one: what is kept of the others, such as packed weights, is fair."""
+    """Time one input after the other, until new values of one take no longer: caching what depends on other inputs alone is fair."""
     found: list[Pace] = []
     arrays = [(path, item) for path, item in inputs(task).items() if hasattr(item, "nbytes")]
     for path, _ in sorted(arrays, key=lambda entry: -int(entry[1].nbytes))[:MOST_INPUTS]:
@@ -103,9 +103,9 @@ def paces(be: Any, task: Task, seed: int) -> list[Pace]:
 
 
 def kept_by_value(be: Any, task: Task, plain: Callable[[], Task] | None, seed: int) -> str:
-    """What is wrong with a task whose calls are fast for values that come again alone; nothing where it keeps its pace.
+    """Return what is wrong with a task whose calls are fast only for repeated values; empty if new values are as fast.
 
-    `plain` gives a task whose own pace says what is usual: sorting sorted data is faster in any implementation.
+    `plain` gives a task whose own ratio is allowed: sorting sorted data is faster in any implementation.
     """
     found = paces(be, task, seed)
     if not found or min(each.ratio for each in found) <= SLOWER:
@@ -121,12 +121,12 @@ def kept_by_value(be: Any, task: Task, plain: Callable[[], Task] | None, seed: i
 
 
 def spare_time() -> float:
-    """CPU seconds that other threads of this process have had so far."""
+    """Return the CPU seconds that other threads of this process have used so far."""
     return clocks.process_time() - 1e-9 * clocks.thread_time_ns()
 
 
 def other_threads(be: Any, tasks: Sequence[Task]) -> list[float]:
-    """CPUs that other threads of this process keep busy during the calls of each task."""
+    """Return how many CPUs other threads of this process keep busy during the calls of each task."""
     found = []
     for task in tasks:
         began, before = clocks.perf_counter(), spare_time()

@@ -1,6 +1,6 @@
-"""Users' packages in folders that they name: which of their files define something, where Python looks for those, and what is in them.
+"""Users' packages in folders that they name: which files define something, where Python looks for those, and what is in them.
 
-Their Python runs in a worker, because the user named its folder. A file that cannot be imported costs its own definitions and no other's.
+Their code runs in a worker, because the user named its folder. A file that cannot be imported loses only its own definitions.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class ListedItem:
 
 @dataclass(frozen=True)
 class ListTrouble:
-    """A file, or an item of a list in one, that cannot be used; `name` is the item's, where it has one."""
+    """A file, or an item of a list in one, that cannot be used; `name` is the item's name, if it has one."""
 
     where: str
     what: str
@@ -46,7 +46,7 @@ class ListTrouble:
 class UserFolder:
     """A folder whose files of a certain name define something, or one file that does.
 
-    `above` is a package that several folders may share, such as one that a fork of it adds to: Python looks for it beside them.
+    `above` is a package that several folders may share, as when a fork adds to it: imports start from the folder that contains it.
     """
 
     path: Path
@@ -55,7 +55,7 @@ class UserFolder:
 
     @property
     def files(self) -> list[Path]:
-        """The files that may hold definitions: the one that is named, or all of that name below the folder, without installed packages."""
+        """The files that may have definitions: the named file, or all matching files below the folder, without installed packages."""
         if self.path.is_file():
             return [self.path.resolve()]
         found = [file for file in self.path.rglob(self.pattern) if not _installed(file.relative_to(self.path))]
@@ -67,7 +67,7 @@ class UserFolder:
         return tuple(dict.fromkeys(str(self.root_of(file)) for file in self.files))
 
     def root_of(self, file: Path) -> Path:
-        """Where Python must look for a file's package: above a shared one, above its outermost, or the folder that was named."""
+        """Return the folder to import a file from: above a shared package, above its outermost package, or the folder that was named."""
         parts, length, top = file.parent.parts, len(self.above), self.path.resolve()
         for place in range(len(parts) - 1):
             if length and parts[place : place + length] == self.above:
@@ -79,7 +79,7 @@ class UserFolder:
         return top if within else folder
 
     def items(self, lists: Sequence[str], begin: Callable[[str], None], without: Container[str] = ()) -> Iterator[ListedItem]:
-        """What the lists of these names hold in every file but those `without`; to be called in a worker, as it imports them.
+        """Yield the items of the lists with these names in every file not in `without`; call it in a worker, as it imports the files.
 
         `begin` is called with each file before it is imported.
         """
@@ -98,13 +98,13 @@ class UserFolder:
             yield from found
 
     def _imported(self, file: Path) -> Any:
-        """By its dotted name, so that files that import each other share their definitions; by its path where it can have none."""
+        """Import a file by its dotted name, so that files that import each other share definitions; by path if it has no valid name."""
         parts = file.relative_to(self.root_of(file)).with_suffix("").parts
         return importlib.import_module(".".join(parts)) if all(part.isidentifier() for part in parts) else registry.load_file(file)
 
 
 def answer(folder: UserFolder, kinds: Mapping[str, type[Any]], words: Mapping[str, Any], send: Callable[[Mapping[str, Any]], None]) -> None:
-    """Send what the lists of a folder hold, of these kinds, as plain data, and what is wrong there; to be called in a worker."""
+    """Send the items of a folder's lists, of these kinds, as plain data, and what is wrong there; call it in a worker."""
     said: dict[str, list[Any]] = {name: [] for name in kinds}
     troubles: list[ListTrouble] = []
     for item in folder.items(list(kinds), lambda file: send({"importing": file}), words["without"]):
@@ -113,24 +113,24 @@ def answer(folder: UserFolder, kinds: Mapping[str, type[Any]], words: Mapping[st
             continue
         try:
             said[item.list].append([item.file, carried(item.value, kinds[item.list])])
-        except Exception as error:  # what is listed is the user's, and so is what it raises
+        except Exception as error:  # the items are the user's own objects, and may raise anything
             what = str(error) if isinstance(error, (TypeError, ValueError)) else spoken(error)
             troubles.append(ListTrouble(f"{item.file}  {item.list}", what, name_of(item.value), item.list))
     send({**said, "troubles": [asdict(trouble) for trouble in troubles]})
 
 
 def carried(item: Any, kind: type[Any]) -> Any:
-    """A dataclass of a kind as JSON has it, with the values of enumerations; ValueError and TypeError where JSON cannot say it."""
+    """Return a dataclass of a kind as JSON data, with the values of enumerations; ValueError or TypeError if that is not possible."""
     if not isinstance(item, kind):
-        raise TypeError(f"{item!r:.80} is no {kind.__name__}")
+        raise TypeError(f"{item!r:.80} is not of type {kind.__name__}")
     try:
         return json.loads(json.dumps(asdict(item), allow_nan=False, default=_value))
     except RecursionError:
-        raise ValueError("something in it holds itself, or is nested too deep") from None
+        raise ValueError("it contains itself, or is nested too deeply") from None
 
 
 def name_of(item: Any) -> str:
-    """The name of anything that a list of a user's may hold, where it has one that is text."""
+    """Return the name of an item of a user's list if it is text, else an empty string."""
     with contextlib.suppress(Exception):
         if isinstance(item.name, str):
             return str(item.name)
@@ -138,7 +138,7 @@ def name_of(item: Any) -> str:
 
 
 def _installed(file: Path) -> bool:
-    """Whether a file lies in a hidden folder or in an environment's packages."""
+    """Whether a file is in a hidden folder or among an environment's packages."""
     return any(part.startswith(".") or part == "site-packages" for part in file.parts[:-1])
 
 
@@ -149,11 +149,11 @@ def _value(value: Any) -> Any:
 
 
 def _line(error: BaseException, file: Path) -> str:
-    """The line of the file itself that an error came through."""
+    """Return the line of the file itself that an error passed through, as `:LINE`; empty if there is none."""
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename) == file]
     return f":{lines[-1]}" if lines else ""
 
 
 def _listed(value: Any) -> list[Any]:
-    """A list of definitions; a table of them has them as values."""
+    """Return a list of definitions; a mapping has them as values."""
     return list(value.values() if isinstance(value, Mapping) else value) if isinstance(value, Iterable) else [value]

@@ -1,4 +1,4 @@
-"""What an experiment lists to be weighed, and the rows that it makes of cases and pairs: every name settled, nothing timed."""
+"""The pairs that an experiment lists for comparison, and its rows of cases and pairs: every name is settled, nothing is timed."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from steelyard.registry import Catalogue
 CasePair = tuple[Case, Case]
 """Head and base."""
 SHARED = ("device", "threads", "ranks", "flags", "env")
-"""What decides where a worker runs, and how: two arms that differ there differ in more than what is compared."""
+"""The parts of a case that decide where and how its worker runs: two arms that differ in them differ in more than what is compared."""
 
 
 def rows_of(experiment: Experiment, catalogue: Catalogue) -> list[ResultRow]:
-    """The rows with their cases settled."""
+    """Return the rows with their cases settled."""
     found = []
     for row in experiment.rows:
         cases = tuple(settle(case, catalogue) for case in row.cases)
@@ -30,7 +30,7 @@ def rows_of(experiment: Experiment, catalogue: Catalogue) -> list[ResultRow]:
 
 
 def pairs_of(experiment: Experiment, rows: Sequence[ResultRow], cases: Collection[Case], catalogue: Catalogue) -> dict[CasePair, str]:
-    """Every pair once, those of rows last, with the key of the first row that names it."""
+    """Return every pair once, those of rows last, with the key of the first row that names it."""
     listed = [pair for head, base in experiment.pairs for pair in _meant(head, base, cases, catalogue)]
     found = dict.fromkeys(listed, "")
     for row in rows:
@@ -44,9 +44,9 @@ def pairs_of(experiment: Experiment, rows: Sequence[ResultRow], cases: Collectio
 
 
 def _meant(head: str | Case, base: str | Case, cases: Iterable[Case], catalogue: Catalogue) -> list[CasePair]:
-    """The pairs that two words stand for: one where the head is a case, else one for every case that the head's word fits.
+    """Return the pairs that two words mean: one if the head is a case, else one for every case that the head's word matches.
 
-    A word may be for one workload alone, `op/softmax@torch/eager`; one that fits no case then is no pair, as where a filter left it out.
+    A word may be for one workload only, `op/softmax@torch/eager`; it may match no case, as when a filter left the case out.
     """
     if isinstance(head, Case) or ":" in head:
         heads = [_case(head, catalogue)]
@@ -56,7 +56,7 @@ def _meant(head: str | Case, base: str | Case, cases: Iterable[Case], catalogue:
             raise unknown("workload", workload, catalogue.workloads, where="pairs")
         heads = [case for case in cases if workload in ("", case.workload) and same_variant(word, case, catalogue)]
         if not heads and not workload:
-            raise UsageError(f"pairs: no case is {head}", do="add it to the variants of a matrix, or write a whole case id")
+            raise UsageError(f"pairs: no case matches {head}", do="add it to the variants of a matrix, or write a whole case id")
     if isinstance(base, Case) or ":" in base:
         return [(case, _case(base, catalogue)) for case in heads]
     return [(case, settle(case.against(base.rpartition("@")[2]), catalogue)) for case in heads]
@@ -71,9 +71,9 @@ def _check(head: Case, base: Case) -> None:
         raise UsageError(f"{head} is compared with itself", do="name another base")
     for name in SHARED:
         if getattr(head, name) != getattr(base, name):
-            raise UsageError(f"{head} cannot be compared with {base}", why=f"their {name} differ", do="measure both and compare two runs")
+            raise UsageError(f"{head} cannot be compared with {base}", why=f"they differ in {name}", do="measure both and compare two runs")
 
 
 def whole_rows(rows: Iterable[ResultRow], kept: AbstractSet[Case]) -> tuple[ResultRow, ...]:
-    """The rows of which no rule and no filter left a case out."""
+    """Return the rows whose cases were all kept by rules and filters."""
     return tuple(row for row in rows if {*row.cases, *(case for pair in row.pairs for case in pair)} <= kept)

@@ -1,7 +1,7 @@
-"""Passes beside the timing, on the worker's side: memory, profile, compile time, and calls for a profiler outside.
+"""Extra passes besides timing, on the worker's side: memory, profile, compile time, and calls for an external profiler.
 
-Each builds the case again and times nothing that ends up in its record's time; the process that ran one runs nothing afterwards.
-`python -m steelyard.engine.passes JOB_FILE` is what such a profiler starts.
+Each builds the case again and adds nothing to its record's time; the process that ran one runs nothing afterwards.
+`python -m steelyard.engine.passes JOB_FILE` is the program that an external profiler starts.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from steelyard.model.units import plain as quantity
 
 WARM_CALLS, PROFILED_CALLS = 3, 5
 WATCHED_CALLS = {"ncu": 1, "nsys": 10}
-"""By the profiler outside: ncu runs each kernel of a call many times by itself."""
+"""Calls for each external profiler; one for ncu, which runs each kernel of a call many times by itself."""
 TOP_KERNELS = 5
 GRAPH_FILES = {"hlo": "hlo.txt", "stablehlo": "mlir", "text": "ir.txt", "optimized": "txt"}
 
@@ -53,7 +53,7 @@ def perform(job: Pass, loaded: registry.Loaded, send: Send) -> Found:
 
 
 def memory(bench: Bench, scratch: Path) -> Found:
-    """The peak of a second call above what the process held before the build: inputs, weights and call, without the build's own copies."""
+    """Measure the peak of a second call above the memory before the build: inputs, weights and call, without the build's own copies."""
     if bench.case.backend == "command":
         raise Unsupported("a command is a process of its own; its peak is read from the kernel while it is timed")
     be, facts, files = bench.open(), {}, []
@@ -86,10 +86,10 @@ def memory(bench: Bench, scratch: Path) -> Found:
 
 
 def profile(bench: Bench, scratch: Path) -> Found:
-    """A trace of a few calls and a table of what ran in them; one of each repeat where the protocol says how many calls that is.
+    """Record a trace of a few calls and a table of what ran in them; with a fixed protocol, of each repeat.
 
-    With stacks, where these are asked for, in files of their own. Of work on a device also the kernels' time of a call, and the share
-    of a call's time, taken without the profiler, in which none of them runs.
+    If stacks are requested, they are recorded instead, in files of their own. On a GPU also the kernels' time per call, and the
+    share of a call's time, measured without the profiler, in which no kernel runs.
     """
     be, task = bench.build()
     ready, fixed = bench.ready(be, task), bench.settings.fixed
@@ -119,7 +119,7 @@ def profile(bench: Bench, scratch: Path) -> Found:
 
 
 def _wall(be: Any, ready: Task, calls: int) -> float:
-    """Seconds of one of several calls in a row, from the first to the end of the device's work."""
+    """Return the mean seconds of several calls in a row, from the first to the end of the device's work."""
     began = clocks.perf_counter()
     for _ in range(calls):
         call(ready)
@@ -128,7 +128,7 @@ def _wall(be: Any, ready: Task, calls: int) -> float:
 
 
 def runtime_profile(bench: Bench, scratch: Path) -> Found:
-    """A profile of each repeat by the framework's own runtime, in the files that it writes."""
+    """Profile each repeat with the framework's own runtime, which writes the files."""
     be, task = bench.build()
     ready, fixed = bench.ready(be, task), bench.settings.fixed
     rounds, calls = (fixed.repeats, fixed.calls) if fixed else (1, PROFILED_CALLS)
@@ -148,7 +148,7 @@ def runtime_profile(bench: Bench, scratch: Path) -> Found:
 
 
 def outputs(bench: Bench, scratch: Path) -> Found:
-    """What a call answers, in a file of the framework's; with gradients and weights where those are asked for too."""
+    """Save the output of a call in a file of the framework's format; with gradients and weights if they are requested."""
     be, task = bench.build()
     fixed, path = bench.settings.fixed, scratch / "output.pt"
     try:
@@ -163,7 +163,7 @@ def outputs(bench: Bench, scratch: Path) -> Found:
 
 
 def answer(bench: Bench, scratch: Path) -> Found:
-    """One call as verification sees it: the workload itself keeps what it answers, for other cases to be held against."""
+    """Make one call as verification does: the workload itself keeps the answer, for other cases to be compared with."""
     be, task = bench.build()
     try:
         observed(bench.ready(be, task))
@@ -174,7 +174,7 @@ def answer(bench: Bench, scratch: Path) -> Found:
 
 
 def graphs(bench: Bench, scratch: Path) -> Found:
-    """The graphs of one call, the first of its process: a later one may hand nothing to the compiler."""
+    """Dump the graphs of one call, the first of its process: a later one may not use the compiler."""
     form: GraphForm = bench.settings.dump_ir or "text"
     be, task = bench.build()
     try:
@@ -189,7 +189,7 @@ def graphs(bench: Bench, scratch: Path) -> Found:
 
 
 def kernel_table(rows: Sequence[Mapping[str, Any]]) -> str:
-    """The rows for people, longest total first as they come."""
+    """Return the rows as a table to read, in their order, which is longest total first."""
     lines = [f"{'where':<6}{'calls':>8}{'total':>12}{'mean':>12}  name"]
     for row in rows:
         lines.append(f"{row['where']:<6}{row['calls']:>8}{quantity(row['total'], 's'):>12}{quantity(row['mean'], 's'):>12}  {row['name']}")
@@ -197,9 +197,8 @@ def kernel_table(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def compile_once(bench: Bench, scratch: Path) -> Found:
-    """What compiling takes in a process of its own: seconds from a built task to the end of its first call, imports taken off, or the
-    phases that the backend tells apart; and what it leaves: the size of its code, the memory that it took meanwhile, and the peak of a
-    second call."""
+    """Measure compiling in a separate process: seconds from a built task to the end of its first call, without imports, or the phases
+    that the backend distinguishes; also the size of the code, the memory used meanwhile, and the peak of a second call."""
     if not bench.compiles and not registry.about_backend(bench.case.backend).compiles:
         raise Unsupported(f"{bench.case.variant} of backend {bench.case.backend} compiles nothing")
     be = bench.open()
@@ -234,13 +233,13 @@ def compile_once(bench: Bench, scratch: Path) -> Found:
 
 
 def processor_time() -> float:
-    """CPU seconds of this process and of those that it has waited for; finer than os.times, which counts hundredths of a second."""
+    """Return CPU seconds of this process and of children it has waited for; finer than os.times, which counts hundredths of a second."""
     children = resource.getrusage(resource.RUSAGE_CHILDREN)
     return clocks.process_time() + children.ru_utime + children.ru_stime
 
 
 def memory_grown() -> Callable[[], float]:
-    """How much this process has grown at most since now, or how large a compiler that it started was; 0 where no kernel says so."""
+    """Return a function for this process's peak growth since now, or the size of a compiler it started; 0 if the kernel reports none."""
     try:
         before = own_memory("VmRSS") - library_memory()
         Path("/proc/self/clear_refs").write_text("5")
@@ -255,7 +254,7 @@ def memory_grown() -> Callable[[], float]:
 
 
 def _peak_of_call(be: Any, ready: Task) -> dict[str, float]:
-    """The peak of one more call, above what the process held before it built anything."""
+    """Return the peak of one more call, above what the process held before it built anything."""
     try:
         be.release_memory()
         be.start_memory()
@@ -267,11 +266,11 @@ def _peak_of_call(be: Any, ready: Task) -> dict[str, float]:
 
 
 def watched(bench: Bench, calls: int) -> None:
-    """Calls inside the marks that a profiler outside looks for, after others that warmed everything up."""
+    """Make calls inside the marks that an external profiler looks for, after warm-up calls."""
     be, task = bench.build()
     labels = be.labels()
     if isinstance(labels, NoLabels):
-        raise Unsupported(f"backend {be.name} on {be.device} has no marks for a profiler outside", do="use torch on cuda")
+        raise Unsupported(f"backend {be.name} on {be.device} has no marks for an external profiler", do="use torch on cuda")
     try:
         ready = bench.ready(be, task)
         with ready.scope() if ready.scope else nullcontext():
@@ -281,13 +280,13 @@ def watched(bench: Bench, calls: int) -> None:
 
 
 def call(task: Task) -> Any:
-    """One call, also of a task that times itself."""
+    """Make one call, also of a task that times itself."""
     return task() if task.fn is not None or task.measure is None else task.measure()
 
 
 @contextmanager
 def growth(gauge: Callable[[], float]) -> Iterator[Callable[[], float]]:
-    """How much a gauge grows while modules are imported: what an import takes is not what the task takes."""
+    """Yield a function for how much a gauge grew during imports inside, which are not part of the task's cost."""
     original, total, inside = builtins.__import__, 0.0, False
 
     def watched(*args: Any, **kwargs: Any) -> Any:
@@ -318,7 +317,7 @@ PASSES: Mapping[str, tuple[str, Callable[[Bench, Path], Found]]] = {
     "graphs": ("dump_ir", graphs), "runtime": ("runtime_profile", runtime_profile), "outputs": ("save_output", outputs),
     "answer": ("answer", answer),
 }  # fmt: skip
-"""By job name: the setting that asked for the pass, and what does it."""
+"""By job name: the setting that requests the pass, and the function that does it."""
 
 
 def main(argv: Sequence[str]) -> int:

@@ -1,4 +1,4 @@
-"""StableHLO of any framework in other forms, by the library that XLA itself uses."""
+"""Converts StableHLO from any framework to other forms, with the library that XLA itself uses."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ def _parsed(source: Path) -> Any:
         except ir.MLIRError as error:
             why = str(error)[:300]
             raise SteelyardError(
-                "this jaxlib cannot read the StableHLO that was written", why=why, do="its text is of another version"
+                "this jaxlib cannot read the exported StableHLO", why=why, do="install a jaxlib of a matching version"
             ) from None
 
 
 def bytecode(source: Path, path: Path, kind: str) -> dict[str, Any]:
-    """MLIR's bytecode of a program in text."""
+    """Write a text program as MLIR bytecode."""
     with path.open("wb") as file:
         _parsed(source).operation.write_bytecode(file)
     return {"wrote": version_in(path)}
 
 
 def versioned(source: Path, path: Path, kind: str) -> dict[str, Any]:
-    """The form that is kept readable for later versions."""
+    """Write a program in the versioned form (VHLO), which later versions can read."""
     from jaxlib.mlir.dialects import stablehlo
 
     module = _parsed(source)
@@ -42,7 +42,7 @@ def versioned(source: Path, path: Path, kind: str) -> dict[str, Any]:
 
 
 def hlo(source: Path, path: Path, kind: str) -> dict[str, Any]:
-    """HLO as XLA reads the program, with its constants; its answer is a tuple."""
+    """Write HLO as XLA reads the program, with its constants; the program returns a tuple."""
     import jaxlib
     from jaxlib import xla_client
 

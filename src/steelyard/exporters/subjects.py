@@ -22,9 +22,9 @@ _ALLCLOSE = re.compile(r"allclose\[(.*)\]")
 
 @dataclass(frozen=True)
 class Exportable:
-    """What exporters get: `call(*inputs)` answers a tuple of arrays; `function` is the same before its structure was taken away.
+    """The input of exporters: `call(*inputs)` returns a tuple of arrays; `module` is the same as a torch module, for PyTorch only.
 
-    `host` makes of an array of the framework its format and its bits.
+    `host` returns the format and the data of a framework's array.
     """
 
     call: Callable[..., tuple[Any, ...]]
@@ -34,18 +34,18 @@ class Exportable:
     be: Any
     module: Any = None
     kept: dict[str, Any] = field(default_factory=dict)
-    """What one exporter leaves for the next of the same model, such as a lowered program."""
+    """Intermediate results that exporters of the same model share, such as a lowered program."""
 
     @property
     def input_names(self) -> list[str]:
-        """In the order of the call."""
+        """Names of the inputs, in the order of `call`."""
         return [f"input_{number}" for number in range(len(self.inputs))]
 
 
 def split(task: Task, is_array: Callable[[Any], bool]) -> tuple[list[Any], Callable[..., tuple[tuple[Any, ...], dict[str, Any]]]]:
-    """The inputs of a task, and how its arguments are put together again of others in their place.
+    """Return the inputs of a task, and a function that rebuilds its arguments with other inputs.
 
-    An argument that holds a weight holds nothing but weights, which stay what they are.
+    An argument that contains a weight is assumed to contain only weights, and is not replaced.
     """
     if task.fn is None:
         raise NotApplicable("it times itself and has no function that could be exported")
@@ -81,13 +81,13 @@ def split(task: Task, is_array: Callable[[Any], bool]) -> tuple[list[Any], Calla
 
 
 def record(subject: Exportable, folder: Path, *, outputs: bool) -> tuple[tuple[ArtifactArray, ...], tuple[ArtifactArray, ...], float]:
-    """Write inputs, and outputs where asked; the last is the largest number in an output, which tolerances are shares of."""
+    """Write inputs, and outputs if requested; return both and the largest absolute output, which tolerances are relative to."""
     told = arrays.save(folder / INPUTS, INPUTS, [(f"input_{n}", *subject.host(item)) for n, item in enumerate(subject.inputs)])
     if not outputs:
         return told, (), 0.0
     answered = [subject.host(item) for item in subject.call(*subject.inputs)]
     if not answered:
-        raise NotApplicable("its call answers no array")
+        raise NotApplicable("its call returns no array")
     largest = 0.0
     for number, (dtype, data) in enumerate(answered):
         wide = arrays.widened(data, dtype)
@@ -101,7 +101,7 @@ def record(subject: Exportable, folder: Path, *, outputs: bool) -> tuple[tuple[A
 
 
 def tolerance_of(task: Task, largest: float, outputs: Sequence[ArtifactArray]) -> Tolerance:
-    """How far other runtimes may be off: as the case says itself, else a share of the largest number by the coarsest format."""
+    """Return the tolerance for other runtimes: the case's own rule, else a share of the largest output, by the coarsest format."""
     if found := _ALLCLOSE.match(task.rule or ""):
         told = dict(part.partition("=")[::2] for part in found[1].split(","))
         return Tolerance(float(told.get("atol", 0)), float(told.get("rtol", 0)))

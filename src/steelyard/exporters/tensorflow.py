@@ -1,4 +1,4 @@
-"""Programs of TensorFlow, and of JAX by way of it: StableHLO, SavedModel and TFLite in five kinds."""
+"""Exporters for TensorFlow, and for JAX through TensorFlow: StableHLO, SavedModel and five kinds of TFLite."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ QUANTIZED = ("tflite_fp16", "tflite_dynamic_range_quant", "tflite_int8")
 
 
 def prepare(task: Task, be: Any) -> Exportable:
-    """A task of TensorFlow as a function of its inputs; weights that are given to it become constants of its graph."""
+    """Return a TensorFlow task as a function of its inputs; weights among its arguments become constants of its graph."""
     import tensorflow as tf
 
     def is_tensor(value: Any) -> bool:
@@ -35,7 +35,7 @@ def prepare(task: Task, be: Any) -> Exportable:
     inputs = [id(item) for item in given]
 
     def constant(value: Any) -> Any:
-        """A tensor from outside of a graph would be an argument of it; a constant is part of it."""
+        """Make a weight a constant: a tensor from outside the graph would become an argument of the program."""
         if isinstance(value, tf.Tensor) and hasattr(value, "numpy") and id(value) not in inputs:
             return tf.constant(value.numpy())
         return value
@@ -49,7 +49,7 @@ def prepare(task: Task, be: Any) -> Exportable:
 
 
 def host(value: Any) -> tuple[str, HostArray]:
-    """Format and bits."""
+    """Return the format and the data of a tensor."""
     data = np.asarray(value.numpy() if hasattr(value, "numpy") else value)
     return arrays.dtype_of(data), data
 
@@ -67,7 +67,7 @@ def _host(value: Any) -> HostArray:
 
 
 def _graph(subject: Exportable) -> Any:
-    """The call as a function of TensorFlow's with its inputs and outputs named, also where it is JAX's."""
+    """Return the call as a tf.function with named inputs and outputs; a JAX call is converted."""
     import tensorflow as tf
 
     if "graph" not in subject.kept:
@@ -87,7 +87,7 @@ def _graph(subject: Exportable) -> Any:
 
 
 def _frozen(subject: Exportable) -> Any:
-    """The graph with its variables as constants."""
+    """Return the graph with its variables as constants."""
     from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2
 
     if "frozen" not in subject.kept:
@@ -97,16 +97,14 @@ def _frozen(subject: Exportable) -> Any:
 
 
 def stablehlo_text(subject: Exportable, path: Path, kind: str) -> dict[str, Any]:
-    """StableHLO as XLA gets it from TensorFlow, with the weights in it."""
+    """Write StableHLO as XLA gets it from TensorFlow, with the weights in it."""
     import tensorflow as tf
 
     from steelyard.exporters.jax import check_whole
 
     frozen = _frozen(subject)
     if frozen.captured_inputs:
-        raise SteelyardError(
-            f"{len(frozen.captured_inputs)} weights did not become constants", why="the graph holds them in a form of its own"
-        )
+        raise SteelyardError(f"{len(frozen.captured_inputs)} weights did not become constants", why="TensorFlow could not freeze them")
     outputs = [name for name, _ in sorted(_graph(subject).get_concrete_function().structured_outputs.items())]
     compiled = tf.function(lambda *inputs: tuple(frozen(*inputs)), jit_compile=True, input_signature=_signature(subject), autograph=False)
     text = compiled.experimental_get_compiler_ir(*subject.inputs)(stage="stablehlo")
@@ -120,14 +118,14 @@ def stablehlo_text(subject: Exportable, path: Path, kind: str) -> dict[str, Any]
 
 
 def _arguments(text: str) -> int:
-    """How many arguments the main function of a program in text has."""
+    """Return how many arguments the main function of a text program has."""
     begin = text.index("@main(")
     return len(set(re.findall(r"%arg\d+(?=:)", text[begin : text.index("\n", begin)])))
 
 
 @contextlib.contextmanager
 def _saved(subject: Exportable) -> Iterator[Path]:
-    """A SavedModel in a folder; made once for all that is made of it."""
+    """Yield the folder of a SavedModel, which is saved once for all exporters that need it."""
     import tensorflow as tf
 
     if "saved" not in subject.kept:
@@ -142,7 +140,7 @@ def _saved(subject: Exportable) -> Iterator[Path]:
 
 
 def saved_model(subject: Exportable, path: Path, kind: str) -> dict[str, Any]:
-    """A SavedModel as an archive."""
+    """Write a SavedModel as an archive."""
     import tensorflow as tf
 
     with (
@@ -160,7 +158,7 @@ def saved_model(subject: Exportable, path: Path, kind: str) -> dict[str, Any]:
 
 
 def lite(subject: Exportable, path: Path, kind: str) -> dict[str, Any]:
-    """A TFLite file; its inputs and outputs are in an order of its own, which is read off the file."""
+    """Write a TFLite file and return the order of its inputs and outputs, which may differ from the call's."""
     import tensorflow as tf
 
     with _saved(subject) as folder, warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
@@ -189,7 +187,7 @@ def _set(converter: Any, subject: Exportable, kind: str) -> None:
 
 
 def order_in(content: bytes) -> tuple[list[str], list[str]]:
-    """The names of a TFLite file's inputs and outputs, in the order that the file has them."""
+    """Return the names of a TFLite file's inputs and outputs, in the file's order."""
     from tensorflow.lite.python import schema_py_generated as schema
 
     model = schema.Model.GetRootAsModel(content, 0)
@@ -201,6 +199,6 @@ def order_in(content: bytes) -> tuple[list[str], list[str]]:
     ):
         names = {at(number).TensorIndex(): at(number).Name().decode() for number in range(count)}
         if sorted(names) != sorted(int(index) for index in tensors):
-            raise SteelyardError("the order of inputs or outputs in the TFLite file is not clear", why="one tensor is several of them")
+            raise SteelyardError("the order of inputs or outputs in the TFLite file is unclear", why="one tensor has several names")
         found.append([names[int(index)] for index in tensors])
     return found[0], found[1]

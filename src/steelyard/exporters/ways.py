@@ -1,4 +1,4 @@
-"""The programs that can be made of each framework's models, by which exporter, and where that is installed; known without importing any."""
+"""The programs that each framework's models can be exported as, by which exporter and in which environment; no framework is imported."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ PACKAGES: Mapping[str, tuple[str, ...]] = {
     "torch_mlir": ("torch-mlir",), "onnxscript": ("onnxscript",), "onnx": ("onnx",),
     "tosa_converter_for_tflite": ("tosa-converter-for-tflite",),
 }  # fmt: skip
-"""What is imported, and which packages bring it."""
+"""Modules that exporters import, and the packages that have them."""
 SCRATCH = ".scratch-"
-"""How the folder begins that exporters work in, inside of the one that they make."""
+"""Prefix of the name of the exporters' scratch folder, inside their output folder."""
 
 
 @dataclass(frozen=True)
 class ExportWay:
-    """One program of a framework's model.
+    """One program that a framework's model can be exported as.
 
-    `make` is the function that makes it ("module:name" in this package) of the model, or, where `source` names another program, of
-    that one's file. `needs` is what it imports, all of which the environment `stack` has.
+    `make` is the function ("module:name" in this package) that makes it from the model or, if `source` names another program, from that
+    program's file. `needs` are the modules that it imports; the environment `stack` has them.
     """
 
     framework: str
@@ -42,7 +42,7 @@ class ExportWay:
 
     @property
     def word(self) -> str:
-        """The key, with what it is made of where that is another program's file."""
+        """The key, and its source if it is made from another program's file."""
         return f"{self.key}{OF}{self.source}" if self.source else self.key
 
 
@@ -64,7 +64,7 @@ def _lite(framework: str, needs: tuple[str, ...], stack: str) -> Iterator[Export
 
 
 def _lowered(framework: str) -> Iterator[ExportWay]:
-    """What XLA's own library makes of StableHLO."""
+    """Yield the programs that XLA's own library makes from StableHLO."""
     yield ExportWay(framework, "stablehlo_mlir", "vhlo", VHLO_FILE, "stablehlo:versioned", ("jaxlib",), "jax", source=STABLEHLO)
     yield ExportWay(framework, "xla_hlo_dump", "text", HLO_FILE, "stablehlo:hlo", ("jaxlib",), "jax", source=STABLEHLO)
 
@@ -87,18 +87,18 @@ WAYS: tuple[ExportWay, ...] = (
     *_lowered("tensorflow"),
     *_lite("tensorflow", ("tensorflow",), "tensorflow"),
 )
-"""Every program that there is a way to; what is made of another program's file comes after it."""
+"""Every program that can be exported; a program made from another program's file comes after it."""
 
 
 def no_way(framework: str, kind: str) -> str:
-    """Why there is no such program of a framework's models."""
+    """Return why a framework's models cannot be exported as this kind of program."""
     if kind == "tf_savedmodel_v1":
-        return "TensorFlow 1 is no longer made"
+        return "TensorFlow 1 is no longer released"
     return f"Steelyard has no exporter from {framework} to it"
 
 
 def chosen(framework: str, only: Sequence[str] = ()) -> list[ExportWay]:
-    """The ways of a framework, all or those named by kind or by kind and form; `KIND:FORM<SOURCE` names what it is made of instead."""
+    """Return all ways of a framework, or those named by KIND or KIND:FORM; KIND:FORM<SOURCE replaces the program it is made from."""
     ways = [way for way in WAYS if way.framework == framework]
     asked = {word.partition(OF)[0]: word.partition(OF)[2] for word in only}
     found = [way for way in ways if not only or way.kind in asked or way.key in asked]
@@ -106,7 +106,7 @@ def chosen(framework: str, only: Sequence[str] = ()) -> list[ExportWay]:
 
 
 def check_kinds(only: Iterable[str]) -> None:
-    """Refuse words that name no kind of program at all."""
+    """Refuse words that do not name a kind of program."""
     known = {*KINDS, *(way.key for way in WAYS)}
     for word in only:
         for part in filter(None, word.split(OF)):
@@ -115,7 +115,7 @@ def check_kinds(only: Iterable[str]) -> None:
 
 
 def sources_of(ways: Sequence[ExportWay]) -> list[ExportWay]:
-    """The ways with those added whose files others of them are made of."""
+    """Return the ways plus those whose files they are made from, in the order of WAYS."""
     wanted = {way.key: way for way in ways}
     for way in ways:
         wanted |= {item.key: item for item in WAYS if (item.framework, item.key) == (way.framework, way.source) and item.key not in wanted}

@@ -8,8 +8,8 @@
     field    = device | threads | ranks | env | flag.NAME  only where not the default, in this order
     value    = null | true | false | number | word | "JSON string" | [flat,list] | #digest
 
-Device index, host and versions are provenance: they stand in the Record, not here. So is the environment, unless an experiment
-names it as an axis: `env` is then part of the case, and one run may hold a point in several of them.
+Device index, host and versions are provenance: they are in the Record, not here. So is the environment, unless an experiment
+names it as an axis: `env` is then part of the case, and one run may measure the same point in several environments.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ IDENTITY = "eager"
 HERE = "here"
 """The word for the environment that the run is made in; ids leave it out."""
 RESERVED = ("PYTHONHOME", "PYTHONEXECUTABLE", "PYTHONPLATLIBDIR", "PYTHONSAFEPATH", "STEELYARD_SESSION")
-"""Variables that decide whether a worker starts at all and is found again; none of them can be a flag of a case."""
+"""Environment variables that a worker needs in order to start and to be found; a case cannot set them as flags."""
 ENV = ":env"
-"""The environment among the words about a case; no parameter can have that name."""
+"""Key for the environment among a case's properties; no parameter can have this name."""
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 _PATH = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)*")
 
 
 def sorted_pairs(pairs: Mapping[str, Any] | Iterable[tuple[str, Any]]) -> Pairs:
-    """Identity does not depend on the order in which parameters were written."""
+    """Pairs sorted by key, so that a case's id does not depend on the order in which parameters were written."""
     items = pairs.items() if isinstance(pairs, Mapping) else pairs
     return tuple(sorted(((key, _settle(key, value)) for key, value in items), key=lambda pair: pair[0]))
 
@@ -51,7 +51,7 @@ def _settle(key: str, value: Any) -> Any:
 
 
 def _flag(value: Any) -> str | Digest:
-    """Flags are text whatever they look like; a long one is named by digest in the id."""
+    """The value of a flag, which is always text; the id has a digest for a long one."""
     return value if isinstance(value, (str, Digest)) else render(value)
 
 
@@ -77,7 +77,7 @@ def parse_variants(text: str) -> tuple[VariantSpec, ...]:
 
 
 def parse_base(text: str) -> tuple[str, str]:
-    """Backend and variant of a base: `torch/eager` is one for all cases, `eager` that of each case's own backend, which is then empty."""
+    """Backend and variant of a base: `torch/eager` is one base for all cases; `eager`, with an empty backend, each case's own."""
     name, sign, rest = text.partition("/")
     if not sign or "[" in name:
         return "", text
@@ -134,7 +134,7 @@ class Case:
         if self.env and not _NAME.fullmatch(self.env):
             raise UsageError(f"not an environment's name: {self.env!r}", do="use letters, digits, '_', '.' and '-'")
         if self.threads < 1 or self.ranks < 1:
-            raise UsageError(f"threads and ranks are at least 1, not {self.threads} and {self.ranks}")
+            raise UsageError(f"threads and ranks must be at least 1, not {self.threads} and {self.ranks}")
 
     @cached_property
     def id(self) -> str:
@@ -191,7 +191,7 @@ class Case:
         return cls(workload, params, backend, variant, mode, **_fields(scanner))
 
     def plain(self) -> dict[str, Any]:
-        """JSON-ready, with long parameters in full."""
+        """The case as JSON-ready data, with long parameters in full."""
         home = {"env": self.env} if self.env else {}
         return {
             "workload": self.workload, "params": dict(self.params), "backend": self.backend, "variant": self.variant,

@@ -10,17 +10,17 @@ from steelyard.model.pair import Delta, Pair
 from steelyard.model.record import Figure, Status, Verification
 
 PRECISIONS = ("fp64", "fp32", "tf32", "bf16", "fp16", "fp8")
-"""Arithmetic that a contract may admit, in our names."""
+"""Names of the arithmetic that a contract may allow."""
 
 
 @dataclass(frozen=True)
 class Contract:
-    """What a candidate may do beyond giving new arrays for given ones; anything not declared here makes the candidate wrong if it is
+    """What a candidate may do besides returning new arrays for given ones; anything not declared here makes the candidate wrong if it is
     detected.
 
-    `persistent` are the numbers of inputs that stay the same from call to call, such as weights: what is computed from them may be
-    kept. `fills_outputs`: the last inputs are arrays for the answer, which the candidate writes. `precision` is the coarsest arithmetic
-    that is admitted where that is not the inputs' own.
+    `persistent` are the numbers of inputs that stay the same from call to call, such as weights: results computed from them may be
+    kept. `fills_outputs` means that the last inputs are arrays into which the candidate writes its answer. `precision` is the coarsest
+    arithmetic allowed (empty: that of the inputs).
     """
 
     in_place: bool = False
@@ -33,10 +33,10 @@ class Contract:
 
 @dataclass(frozen=True)
 class Problem:
-    """What candidates are to compute: a reference and the inputs it is asked with, as files that only the examiner's process loads.
+    """What candidates are to compute: a reference and the inputs it is called with, as files that only the examiner's process loads.
 
-    `layout` names the module that reads them, `file` is the file it begins with, `name` the function or class in it where there are
-    several, and `options` what the layout needs besides, as plain values. `label` is for tables.
+    `layout` names the module that reads them, `file` is the file it begins with, `name` the function or class in that file if there are
+    several, and `options` are further plain values that the layout needs. `label` is for tables.
     """
 
     layout: str
@@ -51,7 +51,7 @@ class Problem:
 
 @dataclass(frozen=True)
 class Submission:
-    """A candidate, as files that only its own process loads; `options` are the layout's, such as sources to be compiled."""
+    """A candidate, as files that only its own process loads; `options` are the layout's, such as sources to compile."""
 
     layout: str
     file: str
@@ -62,9 +62,9 @@ class Submission:
 
 @dataclass(frozen=True)
 class Trick:
-    """Something that the referee has seen: its kind, by one of the names in `TRICKS`, and the evidence in words.
+    """A finding of the referee: its kind, which is a key of `TRICKS`, and the evidence in words.
 
-    One that `voids` makes the candidate wrong; the others are only reported.
+    If `voids` is set, the finding makes the candidate wrong; otherwise it is only reported.
     """
 
     kind: str
@@ -73,36 +73,36 @@ class Trick:
 
 
 TRICKS: Mapping[str, str] = {
-    "stale": "memory that already held an answer passed for one",
+    "stale": "memory that already held an answer was returned as a new answer",
     "replay": "an answer was kept from an earlier call",
     "amortised": "calls in a row are faster than calls one by one: work for one is done in another",
-    "outside": "work is done outside of the timed calls",
+    "outside": "work is done outside the timed calls",
     "hidden": "threads or other processes do work that the clock of the call does not see",
-    "unfinished": "the answer was not there when the call had ended",
-    "lazy": "the answer is an object that computes when it is looked at",
+    "unfinished": "the answer was not complete when the call had ended",
+    "lazy": "the answer is an object that computes only when it is read",
     "forged": "the candidate's process sent messages that only its harness may send",
     "changed-inputs": "inputs are changed by the call",
     "aliased": "an output shares memory with an input or with an earlier output",
-    "flags": "settings of the whole process were left changed",
-    "precision": "the error is larger than the admitted precision explains",
+    "flags": "process-wide settings were left changed",
+    "precision": "the error is larger than the allowed precision explains",
     "impossible": "faster than the memory or the arithmetic of the device allows",
     "trivial": "a candidate that computes nothing passes the same problem",
     "sabotage": "the reference is slower beside this candidate than alone",
     "fallback": "bit-identical to the reference at the same speed: probably the reference itself",
-    "weak": "the problem lets a candidate pass that computes nothing",
+    "weak": "a candidate that computes nothing passes the problem",
     "narrow": "right for the inputs of the problem, wrong for wider ones",
     "left-behind": "processes or files were left behind",
     "kept-output": "an output is overwritten by a later call",
 }
-"""Kinds of findings, each with what it means."""
+"""Kinds of findings and their meanings."""
 
 
 @dataclass(frozen=True)
 class Ruling:
     """The ruling on one candidate: whether its answers are right, how its time compares, and what was seen.
 
-    `status` is `ok` where all answers are right and nothing voids them, else `wrong`, or how the candidate ended. `delta` compares the
-    candidate's time with the reference's, by the judge's own clock. `roof` is the share of the device's roof, where it is known.
+    `status` is `ok` if all answers are right and no finding voids them, else `wrong`, or how the candidate failed. `delta` compares the
+    candidate's time with the reference's, by the judge's own clock. `roof` is the share of the device's peak (roofline), if that is known.
     """
 
     problem: str
@@ -119,5 +119,5 @@ class Ruling:
 
     @property
     def correct(self) -> bool:
-        """Whether all answers were right and nothing voids them."""
+        """Whether all answers were right and no finding voids them."""
         return self.status == "ok"

@@ -31,7 +31,7 @@ class Operator:
 
     An instance has `forward(*args, **kwargs)` and, where it needs them, `build(*args, **kwargs)`, `backward()`,
     `create_grad()` and `cleanup()`; its `device` is set before anything is called. `in_place` says that `forward`
-    overwrites an argument. `kind` is `user` for what was registered, else the part of the framework that the name is from.
+    overwrites an argument. `kind` is `user` for a registered operator, else the part of the framework that the name is from.
     """
 
     name: str
@@ -87,11 +87,11 @@ def generator(name: str) -> Callable[[Generate], DataGenerator]:
 
 def _check_name(kind: str, name: Any) -> None:
     if not isinstance(name, str) or not name or not name.isprintable():
-        raise UsageError(f"the name of an {kind} is text, not {name!r}", do=f'write @{kind}("my.name")')
+        raise UsageError(f"the name of the {kind} must be text, not {name!r}", do=f'write @{kind}("my.name")')
 
 
 def _callable(kind: str, name: str, value: Any) -> Callable[..., Any]:
     if not callable(value):
-        raise UsageError(f"{kind} {name!r} is made of {value!r}, which cannot be called", do="decorate a function")
+        raise UsageError(f"{kind} {name!r} decorates {value!r}, which cannot be called", do="decorate a function")
     made: Callable[..., Any] = value
     return made

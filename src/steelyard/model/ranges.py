@@ -1,4 +1,4 @@
-"""Many values of an axis in few words: a first one, a last one, and the step between them."""
+"""Ranges of an axis: many values written as the first, the last, and the step between them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from steelyard.errors import UsageError
 
 MOST_VALUES = 10_000
 LARGEST = 1e15
-"""Beyond this a float cannot tell one whole number from the next."""
+"""Largest number in a range; much beyond it, floats cannot represent every whole number."""
 KEYS = ("from", "to", "step")
 _NUMBER = r"[+-]?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?"
 _WRITTEN = re.compile(rf"({_NUMBER})\.\.({_NUMBER}):(x?{_NUMBER})")
@@ -21,7 +21,7 @@ Number = int | float
 
 
 def written(text: str) -> tuple[Number, ...] | None:
-    """The values of `256..8192:x2` or `128..1024:128`; nothing for text that is no range."""
+    """The values of `256..8192:x2` or `128..1024:128`; None for text that is not a range."""
     found = _WRITTEN.fullmatch(text)
     if found is None:
         return None
@@ -47,16 +47,16 @@ def values(first: Any, last: Any, step: Any) -> tuple[Number, ...]:
     """Every value from the first up to the last, which is included if a step falls on it."""
     for name, value in (("from", first), ("to", last)):
         if not _is_number(value):
-            raise UsageError(f"{name} is a number in a range, not {str(value)[:40]!r}", do=HOW)
+            raise UsageError(f"{name!r} of a range must be a number, not {str(value)[:40]!r}", do=HOW)
     factor = _FACTOR.fullmatch(step) if isinstance(step, str) else None
     if factor is None and not _is_number(step):
-        raise UsageError(f"step is a number, or x2 for twice as much each time, not {str(step)[:40]!r}", do=HOW)
+        raise UsageError(f"'step' of a range must be a number, or x2 for twice as much each time, not {str(step)[:40]!r}", do=HOW)
     by = _number(factor[1]) if factor else step
     if first > last:
         raise UsageError(f"a range from {first} to {last} is empty", do="begin with the smaller one")
     if by <= (1 if factor else 0) or (factor and first <= 0):
         why = f"from {first} by {step} never reaches {last}"
-        raise UsageError("a range must grow", why=why, do='step is more than 0; a factor is more than "x1", and from is then more than 0')
+        raise UsageError("a range must grow", why=why, do='give a step of more than 0, or a factor of more than "x1" and from more than 0')
     steps = (_round(first * by**turn if factor else first + turn * by) for turn in range(MOST_VALUES + 1))
     found = tuple(itertools.takewhile(lambda value: value <= last, steps))
     if len(found) > MOST_VALUES:

@@ -10,24 +10,24 @@ from typing import Any, Literal, TypeVar, get_args
 T = TypeVar("T")
 SCHEMA = 1
 FEWEST = 6
-"""The least number of samples that have a 95 % interval of their median, for any distribution."""
+"""The least number of samples from which a 95 % interval of the median can be computed, for any distribution."""
 
 Status = Literal["ok", "wrong", "failed", "oom", "timeout", "crashed", "unsupported", "not_applied", "not_applicable", "skipped"]
 STATUSES: tuple[Status, ...] = get_args(Status)
 BAD: tuple[Status, ...] = ("wrong", "failed", "oom", "timeout", "crashed")
 
 MONITOR = "monitor"
-"""Where a record says what its machine was doing: busy CPUs, memory of the run's processes, and its GPUs."""
+"""Key in a record's effective config for what its machine was doing: busy CPUs, memory of the run's processes, and its GPUs."""
 
 HOST = "host"
-"""Where a record of a farm says which host made it: name, station, machine key, and the number of the attempt."""
+"""Key in the effective config of a farm's record for the host that made it: name, station, machine key, and number of the attempt."""
 
 UNWEIGHED, UNWEIGHED_OTHERS, WEIGHED = "unweighed", "unweighed_others", "weighed_together"
 """Keys in a record's effective config: why its comparison was not made; the same for earlier cases that were to be compared with it, by id;
 and over how many comparisons its comparison time is shared."""
 
 NOT_WEIGHED = "not weighed: "
-"""How the reason for a comparison that was not made begins."""
+"""Prefix of the reason for a comparison that was not made."""
 
 FILE = "file:"
 """Prefix of the hash of a user's file among the fingerprints of a record's source."""
@@ -40,13 +40,13 @@ SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
 
 
 def in_seconds(arrays: Arrays, name: str) -> list[float]:
-    """The times of a raw series in the order in which they were taken; empty where there is none."""
+    """The times of a raw series in seconds, in the order in which they were taken; empty if there is no such series."""
     unit = arrays[name][0] if name in arrays else "s"
     return [value * SECONDS[unit] for value in numbers(arrays, name)]
 
 
 def numbers(arrays: Arrays, name: str) -> list[float]:
-    """The values of a raw series as they are, in its own unit."""
+    """The values of a raw series, in its own unit."""
     _, dtype, data = arrays.get(name, ("", "<f8", b""))
     return [value for (value,) in struct.iter_unpack(FORMATS[dtype], data)]
 
@@ -64,9 +64,9 @@ class Figure:
 
     @property
     def caveat(self) -> str:
-        """Why a time is shown without ±; nothing where it has an interval around it."""
+        """Why a time is shown without ±; empty if it has an interval around it."""
         if self.unit == "s" and self.value <= 0 and self.high:
-            return "too short to be told from an empty call"
+            return "too short to distinguish from an empty call"
         if self.low is None and self.n is not None and self.n < FEWEST:
             return f"fewer than {FEWEST} samples have no interval"
         return ""
@@ -76,9 +76,8 @@ class Figure:
 class Verification:
     """Whether the answer is still right, against what, and by how much it is off.
 
-    `checks` are what was looked at, and when; `identical` means that the two answers agree in every bit, which says that
-    nothing was lost, and may also say that both came from the same code. `code` is the finding's name in another system's rule, and
-    `figures` are that rule's numbers.
+    `checks` lists what was compared, and when; `identical` means that the two answers agree in every bit: nothing was lost, or both came
+    from the same code. `code` is the name of the result in another system's rule, and `figures` are that rule's numbers.
     """
 
     status: Literal["passed", "failed", "none"]
@@ -105,7 +104,7 @@ class Attachment:
 
 @dataclass(frozen=True)
 class Series:
-    """Where one array of raw samples lies in the run's sidecar."""
+    """The position of one array of raw samples in the run's samples.bin."""
 
     name: str
     unit: str
@@ -144,14 +143,14 @@ class Record:
 
 
 def machine_of(record: Record, key: str) -> str:
-    """The comparability key of the machine that a record was made on: its own on a farm, else that of its run."""
+    """The comparability key of the machine that a record was made on: on a farm from the record, else from its run."""
     host = record.effective.get(HOST)
     own = host.get("machine") if isinstance(host, Mapping) else None
     return own if isinstance(own, str) else key
 
 
 def unweighed(records: Iterable[Record]) -> dict[str, str]:
-    """Why comparisons that were asked for were not made, by the ids of their cases."""
+    """Why requested comparisons were not made, by the ids of their cases."""
     found: dict[str, str] = {}
     for record in records:
         if UNWEIGHED in record.effective:

@@ -1,4 +1,4 @@
-"""Quantities as people read and type them; inside, everything is SI."""
+"""Converts quantities between text as people read and type it, and SI values, which all other code uses."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def measured(value: float, low: float | None, high: float | None, unit: str) -> 
 
 
 def _is_lopsided(value: float, low: float, high: float) -> bool:
-    """Whether an interval is wider than the value, or reaches so far to one side only that its half-width says nothing of the other."""
+    """Whether an interval is wider than the value, or so asymmetric that its half-width is wrong for one side."""
     above, below = high - value, value - low
     if not 0 <= low <= value <= high < math.inf or value == 0:
         return False
@@ -113,7 +113,7 @@ def percent(share: float) -> str:
 
 
 def number_of(count: int, noun: str) -> str:
-    """`1 case`, `2 cases`."""
+    """A count with its noun: `1 case`, `2 cases`."""
     return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
@@ -146,17 +146,17 @@ def check_tolerance(value: object, name: str) -> None:
 
 
 def parse_budget(value: str | float, presets: Mapping[str, float]) -> float:
-    """A preset's name, a time such as `30s`, or seconds."""
+    """Seconds from a preset's name, a time such as `30s`, or a number of seconds."""
     if isinstance(value, str) and value in presets:
         return presets[value]
     seconds = parse_seconds(value) if isinstance(value, str) else float(value)
     if not seconds > 0:
-        raise UsageError(f"a budget is more than 0, not {value!r}", do=f"{', '.join(presets)}, or a time such as 30s")
+        raise UsageError(f"a budget must be more than 0, not {value!r}", do=f"give {', '.join(presets)}, or a time such as 30s")
     return seconds
 
 
 def parse_bytes(text: str) -> int:
-    """`8GiB`, `500MB`, `1024`."""
+    """Bytes from a size such as `8GiB`, `500MB` or `1024`."""
     number, unit = _split(text, "a size such as 8GiB or 500MB")
     if unit.upper() not in _BYTE_SIZES:
         raise UsageError(f"not a size: {text!r}", do="write it like 8GiB, 500MB or 1048576")
@@ -174,7 +174,7 @@ def parse_count(text: str, least: int = 1) -> int | None:
 
 
 def parse_seconds(text: str) -> float:
-    """`30s`, `200ms`, `5min`, `2`."""
+    """Seconds from a time such as `30s`, `200ms`, `5min` or `2`."""
     number, unit = _split(text, "a time such as 30s or 200ms")
     if unit not in _SECONDS:
         raise UsageError(f"not a time: {text!r}", do="write it like 30s, 200ms, 5min or 2h")
@@ -182,13 +182,13 @@ def parse_seconds(text: str) -> float:
 
 
 def parse_share(text: str) -> float:
-    """`1%` or `0.01`."""
+    """A share from `1%` or `0.01`."""
     number, unit = _split(text, "a share such as 1% or 0.01")
     if unit not in ("%", ""):
         raise UsageError(f"not a share: {text!r}", do="write it like 1% or 0.01")
     share = number / 100 if unit == "%" else number
     if not 0 < share < 1:
-        raise UsageError(f"a share lies between 0 and 100 %, not {text!r}")
+        raise UsageError(f"a share must be between 0 and 100 %, not {text!r}")
     return share
 
 

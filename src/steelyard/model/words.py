@@ -13,9 +13,9 @@ SWITCH = {"true": True, "1": True, "false": False, "0": False}
 
 @dataclass(frozen=True)
 class Word:
-    """One such option: a choice of words or numbers, a whole number in a range, a word that turns it on, or true and false.
+    """One option written as a suffix: a choice of words or numbers, a whole number in a range, a word that turns it on, or true and false.
 
-    Without anything it takes any whole number; with `zero_below`, those below zero mean what 0 means.
+    Without any limits it takes any whole number; with `zero_below`, negative numbers mean the same as 0.
     """
 
     option: str
@@ -27,7 +27,7 @@ class Word:
     zero_below: bool = False
 
     def describe(self) -> dict[str, Any]:
-        """As plain data."""
+        """The option as plain data."""
         return {
             "option": self.option, "values": list(self.values), "least": self.least, "most": self.most, "on": self.on,
             "switch": self.switch, "zero_below": self.zero_below,
@@ -35,12 +35,12 @@ class Word:
 
     @classmethod
     def of(cls, plain: Mapping[str, Any]) -> Word:
-        """From plain data."""
+        """An option from plain data."""
         return cls(**{**plain, "values": tuple(plain["values"])})
 
     @property
     def form(self) -> str:
-        """The values allowed there, for messages and lists."""
+        """The values allowed, for messages and lists."""
         if self.on:
             return self.on
         if self.switch:
@@ -51,7 +51,7 @@ class Word:
         return f"{self.option}" if ends == ("", "") else f"{self.option} {'..'.join(ends)}"
 
     def check(self, value: Any, variant: str) -> None:
-        """Refuse a value that could not be written behind the name."""
+        """Refuse a value that cannot be written as a suffix."""
         if self.on or self.switch:
             if not isinstance(value, bool):
                 raise UsageError(f"{self.option} of {variant} is {value!r:.40}", do="give true or false")
@@ -59,7 +59,7 @@ class Word:
             raise UsageError(f"{self.option} of {variant} is {value!r:.40}", do=f"give {self.form}")
 
     def write(self, value: Any, variant: str) -> str | None:
-        """The one way to write a value, empty for a word that is left out; None where the value cannot be written at all."""
+        """The canonical text of a value; empty if the suffix is left out, None if the value cannot be written as a suffix."""
         if self.on:
             return self.on if value else ""
         if self.switch:
@@ -70,7 +70,7 @@ class Word:
             return None
 
     def read(self, text: str, variant: str) -> Any:
-        """The option's value."""
+        """The option's value, from its text."""
         known: dict[str, Any] = {self.on: True} if self.on else SWITCH if self.switch else {str(value): value for value in self.values}
         if known:
             word = str(int(text)) if text.isdecimal() and text.isascii() else text.lower()
@@ -88,7 +88,7 @@ class Word:
 
 
 def read_words(name: str, rest: str, words: Sequence[Word]) -> dict[str, Any]:
-    """The options behind a variant's name; a number below zero is written with its sign, `-4--1`."""
+    """The options in the suffixes of a variant's name; a negative number has its sign after the hyphen: `-4--1`."""
     given = _split(rest)
     found: dict[str, Any] = {}
     left = list(words)
@@ -96,14 +96,14 @@ def read_words(name: str, rest: str, words: Sequence[Word]) -> dict[str, Any]:
         while left and left[0].on and text.lower() != left[0].on:
             left.pop(0)
         if not left:
-            raise UsageError(f"{name}{rest} has more than variant {name} takes", do=f"write {spelling(name, words)}")
+            raise UsageError(f"{name}{rest} has more options than variant {name} takes", do=f"write {spelling(name, words)}")
         word = left.pop(0)
         found[word.option] = word.read(text, name)
     return found
 
 
 def _split(rest: str) -> list[str]:
-    """The words between hyphens; an empty one is the sign of the next."""
+    """The words between hyphens; an empty word is the minus sign of the next one."""
     parts, found, sign = rest.split("-")[1:], list[str](), ""
     for part in parts:
         if not part and not sign:
@@ -115,7 +115,7 @@ def _split(rest: str) -> list[str]:
 
 
 def in_full(name: str, words: Sequence[Word], options: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    """A variant's name with all options behind it that can be written there, and those that cannot: one spelling for one meaning.
+    """A variant's name with all options that can be suffixes, and the remaining options, so that each meaning has one spelling.
 
     `int4wo`, `int4wo-0128` and `int4wo[group=128]` are all `int4wo-128`.
     """
@@ -130,7 +130,7 @@ def in_full(name: str, words: Sequence[Word], options: Mapping[str, Any]) -> tup
 
 
 def spelling(name: str, words: Sequence[Word]) -> str:
-    """`int4wo[-32|64|128|256][-hqq]`."""
+    """How a variant is written: `int4wo[-32|64|128|256][-hqq]`."""
     return name + "".join(f"[-{word.form}]" for word in words)
 
 
@@ -138,9 +138,9 @@ Known = TypeVar("Known")
 
 
 def find_named(name: str, *tables: Mapping[str, Known]) -> tuple[Known, dict[str, Any]] | None:
-    """The variant that a name means in the first table that knows it, with the options behind its name; None where none does.
+    """The variant that a name means, from the first table that has it, with the options in its suffixes; None if no table has it.
 
-    The longest name counts: `semi-sparse` is not `semi` with a word.
+    The longest name wins: `semi-sparse` is not `semi` with a suffix.
     """
     for known, rest in prefixes(name):
         for table in tables:
@@ -150,12 +150,12 @@ def find_named(name: str, *tables: Mapping[str, Known]) -> tuple[Known, dict[str
 
 
 def _words_of(found: Any) -> tuple[Word, ...]:
-    """Of a variant, or of one as plain data."""
+    """The options that can be suffixes of a variant, which may be plain data."""
     return tuple(map(Word.of, found.get("words", ()))) if isinstance(found, Mapping) else found.words
 
 
 def prefixes(name: str) -> Iterable[tuple[str, str]]:
-    """Every name that a written one may begin with, the longest first, and what is left behind it."""
+    """Every way to split a name at a hyphen into a variant's name and the rest, the longest name first."""
     yield name, ""
     for place in range(len(name) - 1, 0, -1):
         if name[place] == "-":

@@ -93,7 +93,7 @@ def record_detail(record: Record, run: Run, *, width: int = 100) -> Text:
 
 
 def _told(record: Record) -> Mapping[str, Figure]:
-    """The figures of a record, those of requests by what they are called: tokens, and the times that matter first."""
+    """The figures of a record; for requests the most important times come first, and the rate is in tokens."""
     if not generates(record.metrics):
         return record.metrics
     rate = tokens_rate(record)
@@ -118,7 +118,7 @@ def _figures(metrics: Mapping[str, Figure]) -> Rows:
 def _phases(record: Record) -> Rows:
     done = record.effective
     rows = [(label, figure_text(record.metrics[name])) for name, label in PHASES.items() if name in record.metrics]
-    ended = {"flat": "until flat", "time": "until its time was spent", "runs": "as many as asked"}.get(
+    ended = {"flat": "until flat", "time": "until its time was spent", "runs": "as many as requested"}.get(
         str(done.get("warmup")), _value(done.get("warmup"))
     )
     spent = quantity(done["warmup_time"], "s") if isinstance(done.get("warmup_time"), (int, float)) else ""
@@ -137,9 +137,9 @@ def _wall(spent: Any) -> Rows:
 
 
 def _kernels(rows: Any) -> Rows:
-    """The few that took longest in the profile; all are in its attachment.
+    """The few kernels that took longest in the profile; all are in its attachment.
 
-    Kernel names carry whole template lists; their beginning is what tells them apart.
+    Kernel names contain whole template lists; they are cut, since their beginnings distinguish them.
     """
     known = [row for row in rows if isinstance(row, Mapping)] if isinstance(rows, list) else []
     return [
@@ -172,7 +172,7 @@ def _weighed(record: Record, run: Run) -> Rows:
 
 
 def _programs(record: Record) -> Rows:
-    """How what the compiler made differs from the base's, in a line and then by what differs most."""
+    """How the compiled programs differ from the base's: a line for each, then the largest differences."""
     rows = []
     for name, changes in program_changes(record.effective).items():
         most = [f"{row.group} {row.name}  {row.base} → {row.head}" for row in changes if row.group != "all"][:MOST_CHANGES]
@@ -181,7 +181,7 @@ def _programs(record: Record) -> Rows:
 
 
 def _parts(pair: Pair, deltas: Sequence[Delta]) -> list[str]:
-    """A line for each part of the runs: its verdict, and what it took in both arms."""
+    """A line for each part: its verdict, and its figures in both arms."""
     told = []
     for delta in deltas:
         part = pair.parts[delta.metric]
@@ -191,7 +191,7 @@ def _parts(pair: Pair, deltas: Sequence[Delta]) -> list[str]:
 
 
 def _own_blocks(pair: Pair) -> str:
-    """What the blocks of both arms took, and of which commits they were, the base first."""
+    """The times of both arms' blocks and the commits of both arms, the base first."""
     times = [figure_text(arm.time) for arm in (pair.base, pair.head) if arm.time]
     commits = [f"{arm.commit[:10]}{' with changes' if arm.dirty else ''}" for arm in (pair.base, pair.head) if arm.commit]
     told = [f"interleaved {' → '.join(times)}" if len(times) == 2 else "", f"commit {' → '.join(commits)}" if len(commits) == 2 else ""]
@@ -199,10 +199,10 @@ def _own_blocks(pair: Pair) -> str:
 
 
 def judged(run: Run) -> list[tuple[Pair, Delta]]:
-    """Every pair of a run with its verdict among all of them, as the run's table has it; an arm that is not ok has none."""
+    """Every pair of a run with its verdict, judged together as in the run's table; pairs with an arm that is not ok are `failed`."""
     sound = _sound(run)
     found = dict(zip(map(id, sound), told_from_chance([weigh(pair) for pair in sound]), strict=True))
-    failed = {id(pair): replace(weigh(pair), verdict="failed", reason="one of the two is not ok") for pair in run.pairs}
+    failed = {id(pair): replace(weigh(pair), verdict="failed", reason="one of the two cases is not ok") for pair in run.pairs}
     return [(pair, found.get(id(pair), failed[id(pair)])) for pair in run.pairs]
 
 
@@ -251,7 +251,7 @@ def _verification(found: Verification | None) -> Rows:
 
 
 def _settings(record: Record) -> Rows:
-    """What was asked for, by settings and by parameters of the case, and what was done where that is something else."""
+    """The settings and parameters that were requested, and what was done if that is something else."""
     rows, params = [], record.case.get("params") or {}
     requested = {**{key: value for key, value in params.items() if key in record.effective}, **record.requested}
     for key in dict.fromkeys((*requested, *record.effective)):

@@ -20,7 +20,7 @@ COMMIT = 10
 
 
 def sparkline(values: Sequence[float], width: int) -> str:
-    """A bar per value from the least to the largest; where there are too many, one for the median of several."""
+    """A bar per value, scaled from the least to the largest; if there are too many values, a bar for each median of several."""
     if not values or width < 1:
         return ""
     count = min(width, len(values))
@@ -50,7 +50,7 @@ def commits_text(change: Change) -> str:
 
 
 def change_line(change: Change) -> str:
-    """When, from, to, by how much, between which commits."""
+    """One change in a line: its time, both levels, its size, and the commits around it."""
     sign = "▼" if change.ratio > 1 else "▲"
     by = effects.change(change.ratio, change.low, change.high)
     return f"{sign} {day(change.created)}  {level(change.before)} → {level(change.after)}  {by}  {commits_text(change)}"
@@ -62,12 +62,12 @@ def day(created: str) -> str:
 
 
 def level(seconds: float) -> str:
-    """Four digits: levels of a few percent apart must not look the same."""
+    """A time with four digits, so that levels a few percent apart do not look the same."""
     return plain(seconds, "s", 4)
 
 
 def history_page(history: History, *, width: int = 100) -> Text:
-    """The series, its changes, and how much was left out; every line fits the width."""
+    """The series, its changes, and what was left out; every line fits the width."""
     lines = [*wrapped(clean(history.case), width, "bold"), *wrapped(_scope(history), width, "dim")]
     lines += [Text(line, "dim") for line in wrap_facts(_conditions(history), width) if line]
     times = [point.time for point in history.points]
@@ -81,7 +81,7 @@ def history_page(history: History, *, width: int = 100) -> Text:
         first, *rest = wrap_spaced(change_line(change), width - 4)
         lines += [Text(f"  {first}", style), *(Text(f"    {line}", style) for line in rest)]
         if change.others:
-            lines += wrapped(f"not the same either: {', '.join(clean(word) for word in change.others)}", width, "dim", "    ")
+            lines += wrapped(f"also changed: {', '.join(clean(word) for word in change.others)}", width, "dim", "    ")
     return joined([*lines, *(line for note in _notes(history) for line in wrapped(note, width, "dim"))])
 
 
@@ -110,5 +110,5 @@ def _notes(history: History) -> list[str]:
     if history.broken:
         notes.append(f"{history.broken} record{'' if history.broken == 1 else 's'} left out: not ok, or without a time")
     for other in history.apart:
-        notes.append(f"apart: {other.points} on machine {clean(other.machine_key) or 'unknown'}, newest {day(other.created)}")
+        notes.append(f"not shown: {other.points} on machine {clean(other.machine_key) or 'unknown'}, newest {day(other.created)}")
     return notes

@@ -1,6 +1,6 @@
 """The page's charts as PNG and SVG without a browser, from the same specs and the same figures.
 
-vl-convert runs Vega in a process of ours with no way to the network: nothing outside the spec and its rows may be fetched.
+vl-convert runs Vega in our process without access to the network: nothing outside the spec and its rows may be fetched.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def charts() -> dict[str, Chart]:
 
 
 def picture(document: Document, form: Form, name: str | None = None, *, case: str | None = None, dark: bool = False) -> tuple[str, bytes]:
-    """One chart of a document, by name or the first that has something to show, of one case where that is named; gives its name, too."""
+    """One chart of a document, by name or the first that has something to show, for one case if that is given; with the chart's name."""
     known = charts()
     if name is not None:
         check_name(name)
@@ -57,11 +57,11 @@ def picture(document: Document, form: Form, name: str | None = None, *, case: st
             return chart.name, draw(chart, rows, form, dark=dark, note=note, about=about)
     filled = [chart.name for chart in known.values() if chart.rows(document)]
     what = f"the plot {name} has nothing to show" if name else "there is nothing to plot"
-    raise UsageError(what, why="these runs hold no figures for it", do=f"plots of these runs: {', '.join(filled)}" if filled else "")
+    raise UsageError(what, why="these runs have no figures for it", do=f"plots of these runs: {', '.join(filled)}" if filled else "")
 
 
 def source(document: Document) -> str:
-    """What was measured, in which run, against which base and on which machine: what its page says around a picture."""
+    """What was measured, in which run, against which base and on which machine; a page shows this around its charts."""
     compared, runs = document["comparison"], [run["id"] for run in document["runs"]]
     sides = f"base {compared['base']}, head {compared['head']}" if compared and not compared["paired"] else ""
     where = sides or (f"run {runs[0]}" if len(runs) == 1 else f"{len(runs)} runs" if runs else "")
@@ -94,7 +94,7 @@ def check_name(name: str) -> None:
 
 
 def draw(chart: Chart, rows: Sequence[Mapping[str, Any]], form: Form, *, dark: bool = False, note: str = "", about: str = "") -> bytes:
-    """The bytes of a picture; what it is about stands below its title, and a note below that."""
+    """The bytes of a picture; `about` is below its title, and `note` below the sentence on how to read it."""
     require()
     import vl_convert
 
@@ -114,7 +114,7 @@ def draw(chart: Chart, rows: Sequence[Mapping[str, Any]], form: Form, *, dark: b
 
 
 def harmless(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A row without control characters in its text: vl-convert ends the whole process over one."""
+    """A row without control characters in its text, since vl-convert ends the whole process if there is one."""
     return {name: visible(value) if isinstance(value, str) else value for name, value in row.items()}
 
 
@@ -131,7 +131,7 @@ def require() -> None:
 
 
 def title(chart: Chart, rows: Sequence[Mapping[str, Any]], note: str = "", about: str = "") -> dict[str, Any]:
-    """A spec with its title: pictures are shown outside a page, so they say what they show, of which case, and how to read it."""
+    """The title of a picture: pictures are shown outside a page, so they say what they show, of which case, and how to read it."""
     cases = {row.get("case") for row in rows} - {None, ""}
     named = [cut(clean(cases.pop()), LINE)] if len(cases) == 1 else []
     return {
@@ -148,7 +148,7 @@ def title(chart: Chart, rows: Sequence[Mapping[str, Any]], note: str = "", about
 
 
 def theme(dark: bool) -> dict[str, Any]:
-    """The colours and fonts of the page; what is prose there is the subtitle here."""
+    """The colours and fonts of the page; the text around a chart there is the subtitle here."""
     found = page_theme(dark)
     subtitle = {"subtitleColor": found["axis"]["labelColor"], "subtitleFontSize": found["axis"]["labelFontSize"], "subtitlePadding": 6}
     return {**found, "font": f"{FONT}, {found['font']}", "title": {**found["title"], **subtitle}, "padding": 12}
@@ -156,7 +156,7 @@ def theme(dark: bool) -> dict[str, Any]:
 
 @functools.cache
 def font_folder() -> str:
-    """Where matplotlib, which `steelyard[plots]` brings along, keeps the font; else it is the system's, or there is none."""
+    """The folder of the font in matplotlib, which `steelyard[plots]` installs; empty if it is not there, so that the system's is used."""
     spec = importlib.util.find_spec("matplotlib")
     for place in spec.submodule_search_locations or () if spec else ():
         folder = Path(place) / "mpl-data" / "fonts" / "ttf"

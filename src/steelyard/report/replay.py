@@ -1,4 +1,4 @@
-"""What a replay says: how much of the recording it covers, which operators take longest, and which differ between two arms."""
+"""What a replay shows: how much of the recording it covers, which operators take longest, and which differ between two arms."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FACTS = {REPLAY, OPERATORS, MEMORY, "replay_names", "recorded_time"}
 """The facts of a record that these sections show."""
 MOST_OPERATORS, MOST_DIFFERING = 20, 5
 LONGEST_NAME, LONGEST_SHAPES, LONGEST_TEXT = 34, 40, 61
-"""Of a row: a name and what stands behind it fit a terminal, since a line that is broken is out of its columns."""
+"""The longest name, shapes and text of a row, so that it fits a terminal: a line that wraps would break the columns."""
 STYLES = {"faster": "green", "slower": "red"}
 
 
@@ -38,7 +38,7 @@ def coverage_rows(effective: Mapping[str, Any]) -> Rows:
     rows = [
         ("operators", f"{found.get('replayed')} of {found.get('operators')}"), ("shares", told),
         ("recorded", quantity(recorded, "s") if isinstance(recorded, float) else ""),
-        ("opened", f"{found.get('opened')} operators, for tensors that others read" if found.get("opened") else ""),
+        ("opened", f"{found.get('opened')} operators, for tensors that other operators read" if found.get("opened") else ""),
         ("threads", str(found.get("threads", ""))), ("streams", str(found.get("streams", ""))),
         ("tensors", str(found.get("allocation", ""))),
     ]  # fmt: skip
@@ -52,7 +52,7 @@ def coverage_rows(effective: Mapping[str, Any]) -> Rows:
 
 
 def operator_rows(effective: Mapping[str, Any], most: int = MOST_OPERATORS) -> Rows:
-    """The calls that take longest, with their shapes; beside the recorded time where that is known."""
+    """The calls that take longest, with their shapes and, if known, their recorded times."""
     rows = effective.get(OPERATORS)
     known = [row for row in rows if isinstance(row, Mapping) and isinstance(row.get("time"), float)] if isinstance(rows, list) else []
     told = []
@@ -68,12 +68,12 @@ def operator_rows(effective: Mapping[str, Any], most: int = MOST_OPERATORS) -> R
 
 
 def _beside(recorded: Any, took: float) -> str:
-    """A time beside the recorded one, where that is known."""
+    """A time as a multiple of the recorded one; empty if that is unknown."""
     return f"  {took / recorded:.2f}x of {quantity(recorded, 's')}" if isinstance(recorded, float) and recorded > 0 else ""
 
 
 def memory_rows(effective: Mapping[str, Any], most: int = MOST_OPERATORS) -> Rows:
-    """The operators that allocate most in one iteration, and what was taken from the driver for them where that is known."""
+    """The operators that allocate most in one iteration, and, if known, the memory taken from the driver for them."""
     rows = effective.get(MEMORY)
     known = [row for row in rows if isinstance(row, Mapping) and isinstance(row.get("allocated"), int)] if isinstance(rows, list) else []
     told = []
@@ -92,7 +92,7 @@ def kind_rows(record: Record) -> Rows:
 
 
 def differing(pairs: Sequence[Pair]) -> list[tuple[Pair, list[Delta]]]:
-    """For each pair of replays the operators that are slower or faster, as clear as all that were looked at allow."""
+    """For each pair of replays the operators that are slower or faster, where chance among so many operators is allowed for."""
     found = [(pair, [weigh_part(pair, name) for name in pair.parts if name.startswith(OPERATOR)]) for pair in pairs]
     known = [(pair, deltas) for pair, deltas in found if deltas]
     among = [_among(deltas) for _, deltas in known]
@@ -100,7 +100,7 @@ def differing(pairs: Sequence[Pair]) -> list[tuple[Pair, list[Delta]]]:
 
 
 def _among(deltas: Sequence[Delta]) -> list[Delta]:
-    """The verdicts on the operators of one pair, told from chance among each other, those that cost most first."""
+    """The verdicts on the operators of one pair, judged together to allow for chance, largest change first."""
     alike = told_from_chance([replace(delta, metric="time") for delta in deltas])
     back = [replace(now, metric=was.metric) for now, was in zip(alike, deltas, strict=True)]
     return sorted(back, key=lambda delta: -abs((delta.ratio or 1.0) - 1.0))

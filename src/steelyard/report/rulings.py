@@ -1,6 +1,6 @@
 """Rulings of the referee in words: one candidate in full, many in a table, and both as Markdown.
 
-The first line is the answer. Names and errors come from candidates, so control characters are removed from all of them.
+The first line is the result. Names and errors come from candidates, so control characters are removed from all of them.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def headline(ruling: Ruling) -> str:
 
 
 def answer(ruling: Ruling) -> str:
-    """The same without the name."""
+    """The result without the candidate's name: `correct, 1.42x faster [1.38, 1.46]`, or what is wrong with it."""
     if ruling.correct:
         return f"correct, {clean(ruling.delta.effect)}" if ruling.delta else "correct, not timed"
     why = reason(ruling)
@@ -40,7 +40,7 @@ def answer(ruling: Ruling) -> str:
 
 
 def reason(ruling: Ruling) -> str:
-    """Why a candidate is not correct, with the kind of trick where one makes it wrong."""
+    """Why a candidate is not correct, with the kind of trick if one makes it wrong."""
     words = clean(shortened(ruling.reason or (ruling.verification.message if ruling.verification else "")))
     kinds = [trick.kind for trick in ruling.tricks if trick.voids and (trick.words == ruling.reason or not ruling.reason)]
     return ": ".join(part for part in (kinds[0] if kinds else "", words) if part)
@@ -59,7 +59,7 @@ def ruling_page(ruling: Ruling, *, width: int = 100) -> Text:
 
 
 def _colour(ruling: Ruling) -> str:
-    """Red for what is not correct, green for what is faster beyond doubt."""
+    """Red if a candidate is not correct, green if it is faster by more than the margin."""
     if not ruling.correct:
         return "red"
     return "green" if ruling.delta and ruling.delta.verdict == "faster" and ruling.delta.material else ""
@@ -107,13 +107,13 @@ def _checks(ruling: Ruling) -> Iterator[tuple[str, str]]:
     facts = ruling.facts
     if isinstance(checked := facts.get("answers_checked"), int):
         draws = facts.get("draws")
-        fresh = f", each to inputs drawn for it ({draws} drawn in all)" if isinstance(draws, int) else ""
+        fresh = f", each for its own inputs ({draws} drawn in all)" if isinstance(draws, int) else ""
         yield "answers", f"{checked} checked{fresh}"
     if isinstance(blocks := facts.get("blocks"), int):
         audited, calls = facts.get("blocks_audited", 0), facts.get("calls_timed", 0)
         pairs = facts.get("process_pairs", 1)
         where = f" in {number_of(pairs, 'pair')} of processes" if isinstance(pairs, int) else ""
-        yield "timed", f"{number_of(int(calls), 'call')} in {number_of(blocks, 'block')}{where}; of {audited} the outputs were looked at"
+        yield "timed", f"{number_of(int(calls), 'call')} in {number_of(blocks, 'block')}{where}; outputs checked in {audited}"
     if ruling.verification:
         yield "against", clean(ruling.verification.against)
         yield "error", error_words(ruling.verification)
@@ -125,15 +125,15 @@ def _checks(ruling: Ruling) -> Iterator[tuple[str, str]]:
 
 
 def error_words(found: Verification) -> str:
-    """`largest 1.2e-06 of the answer's spread, 0.8 times the reference's own`."""
+    """`largest 1.2e-06 of the answer's spread; the reference's own is 1.5e-06, on average 0.8 times that`."""
     if found.identical:
-        return "none: the answers agree with the reference's in every bit"
+        return "none: the answers are bit-identical to the reference's"
     figures = found.figures
     if "error" not in figures:
         return ""
     words = f"largest {figures['error']:.2g} of the answer's spread"
     own = f"; the reference's own is {figures['own_error']:.2g}" if "own_error" in figures else ""
-    times = f", in the mean {figures['times_own']:.2g} times that" if figures.get("times_own") and figures.get("own_error") else ""
+    times = f", on average {figures['times_own']:.2g} times that" if figures.get("times_own") and figures.get("own_error") else ""
     return words + own + times
 
 
@@ -147,7 +147,7 @@ def _kernels(ruling: Ruling) -> Iterator[tuple[str, str]]:
 
 
 def ruling_table(rulings: Sequence[Ruling], *, width: int = 100) -> Text:
-    """Many candidates: a line each below its problem, and the totals."""
+    """Many candidates: a line for each below its problem, and the totals."""
     lines: list[Text] = []
     by_problem: dict[str, list[Ruling]] = {}
     for ruling in rulings:
@@ -197,7 +197,7 @@ def summary(rulings: Sequence[Ruling]) -> str:
 
 
 def row(ruling: Ruling, *, width: int = 100) -> Text:
-    """One candidate of many in a line, as it comes."""
+    """One candidate in one line, to print as soon as it is judged."""
     notes = ", ".join(dict.fromkeys(trick.kind for trick in _own(ruling) if not trick.voids)) if ruling.correct else ""
     return Text(cut(f"{glyph(ruling.status)} {headline(ruling)}{f' ({notes})' if notes else ''}", width), _colour(ruling))
 
@@ -225,7 +225,7 @@ def _finite(value: float | None) -> float | None:
 
 
 def rulings_markdown(rulings: Sequence[Ruling]) -> str:
-    """For a CI summary: the answer, a table, and what was found, in code spans that nothing in them can close."""
+    """The rulings for a CI summary: the result and a table with the findings, in code spans that no text in them can close."""
     title = code(headline(rulings[0]), LONGEST_REASON) if len(rulings) == 1 else summary(rulings)
     sign = "✅" if rulings and all(ruling.correct for ruling in rulings) else "❌"
     rows = [

@@ -1,7 +1,7 @@
-"""The report as Markdown for a job summary, a comment or a mail: within the host's limits, what matters first.
+"""The report as Markdown for a job summary, a comment or a mail: within the host's limits, the most important parts first.
 
-As in the gate's summary, names from outside stand in code spans that they cannot close. In sentences every character that
-Markdown or HTML would act on is escaped, and what the host would make a link or a mention of is parted by a sign without width.
+As in the gate's summary, names from outside are in code spans that they cannot close. In sentences every character with a meaning
+in Markdown or HTML is escaped, and text that the host would make a link or a mention is split by a character without width.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ VERDICTS = {
 }  # fmt: skip
 MOST_CHANGED, MOST_CASES, MOST_MODELS, MOST_STACKS, MOST_WARNINGS, MOST_COMMANDS = 20, 300, 60, 8, 20, 3
 UNPAIRED_MARK = "†"
-UNPAIRED = "Unpaired: ratios of measurements made at different times, which drift can move."
+UNPAIRED = "Unpaired: ratios of measurements made at different times, which drift can change."
 ROOM = 600
 """Bytes reserved for the note on what was left out."""
 _ACTING = str.maketrans(
@@ -45,7 +45,7 @@ _ADDRESS = re.compile(r"(?i)(:/|www)(?=[/.])")
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of which as many are written as there is room for, at most `most`; the rest is counted."""
+    """A table that shows as many rows as there is room for, at most `most`, and counts the rest."""
 
     heads: Row
     rows: Sequence[Row]
@@ -75,7 +75,7 @@ def markdown_report(document: Document, most: int = MOST_BYTES) -> str:
 
 
 def prose(text: object, longest: int = 1000) -> str:
-    """A sentence that may hold names from outside, with markup, links and mentions disarmed."""
+    """A sentence that may contain names from outside, with markup, links and mentions disabled."""
     return _ADDRESS.sub("\\1\u2060", cut(clean(text), longest).translate(_ACTING))
 
 
@@ -109,7 +109,7 @@ def _comparison(document: Document) -> Iterator[str | Table]:
     found = document["comparison"]
     if not found:
         return
-    inside = f"Weighed inside {code(found['head'])}" if found["paired"] else f"{code(found['head'])} against {code(found['base'])}"
+    inside = f"Pairs of run {code(found['head'])}" if found["paired"] else f"{code(found['head'])} against {code(found['base'])}"
     means = [_mean_words(name, Mean(*mean)) for name, mean in found["means"].items()]
     yield f"### {inside}"
     yield " · ".join([*_counted(found["deltas"]), *means]) or "nothing was compared"
@@ -133,7 +133,7 @@ def _comparison(document: Document) -> Iterator[str | Table]:
 
 
 def _counted(deltas: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """`4 faster`, `2 unclear`; where more than the time is compared, by what that is: `time: 6 faster`, `ttft: 6 same`."""
+    """`4 faster`, `2 unclear`; if more than the time is compared, by metric: `time: 6 faster`, `ttft: 6 within the margin`."""
     metrics = list(dict.fromkeys(delta["metric"] for delta in deltas))
     apart = not set(metrics).isdisjoint(WEIGHED)
     for metric in metrics if apart else [""]:
@@ -143,7 +143,7 @@ def _counted(deltas: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def _kind(delta: Mapping[str, Any]) -> str:
-    """A verdict as the terminal counts it: what is slower by an unknown amount is not counted with what is slower."""
+    """A verdict as the terminal counts it: cases that are slower by an unclear size are counted separately."""
     verdict: str = delta["verdict"]
     if verdict == "same":
         return "within the margin"
@@ -154,7 +154,7 @@ def _kind(delta: Mapping[str, Any]) -> str:
 
 
 def _mean_words(metric: str, mean: Mean) -> str:
-    """`4.0 % slower [3.1, 4.9], geometric mean of 20`, as `compare` says it."""
+    """`4.0 % slower [3.1, 4.9], geometric mean of 20`, as `compare` prints it."""
     return f"{'' if metric == 'time' else f'{prose(metric)}: '}{mean.words(metric)}"
 
 
@@ -173,7 +173,7 @@ def _delta(delta: Mapping[str, Any], units: Mapping[str, str]) -> Row:
 
 
 def _other(case: str, base: str) -> str:
-    """The base of a case, in few words where only the stack differs."""
+    """The base of a case: its id, or only backend and variant if nothing else differs."""
     try:
         own, other = Case.parse(case), Case.parse(base)
     except (UsageError, ValueError):
@@ -197,7 +197,7 @@ def _changes(document: Document) -> Iterator[str | Table]:
         )
         for series, change in found
     ]
-    yield Table(("case", "change", "since", "commits", "not the same either"), rows, MOST_CHANGED)
+    yield Table(("case", "change", "since", "commits", "also changed"), rows, MOST_CHANGED)
 
 
 def _matrix(document: Document) -> Iterator[str | Table]:
@@ -224,7 +224,7 @@ def _matrix(document: Document) -> Iterator[str | Table]:
     n = next((mean["n"] for mean in means if mean), 0)
     totals = [
         (
-            f"geometric mean, n = {n} that all have",
+            f"geometric mean of the {n} that all have",
             *(
                 "" if mean is None or place == base else _ratio([mean["mean"], mean["low"], mean["high"]], margin)
                 for place, mean in zip(shown, means, strict=True)
@@ -238,7 +238,7 @@ def _matrix(document: Document) -> Iterator[str | Table]:
 
 
 def _cell(cell: Mapping[str, Any] | None, speedup: Sequence[Any] | None, mark: str, margin: float) -> str:
-    """A speedup, marked where it is unpaired among others that are not; the time of the baseline; or why there is neither."""
+    """A speedup, with a mark if it is unpaired and others are paired; the time of the baseline; or a status that is not ok."""
     if cell is None:
         return ""
     if cell["status"] != "ok":
@@ -249,7 +249,7 @@ def _cell(cell: Mapping[str, Any] | None, speedup: Sequence[Any] | None, mark: s
 
 
 def _ratio(speedup: Sequence[Any], margin: float) -> str:
-    """A speedup as the effect that it is, with the verdict that its interval has."""
+    """A speedup as an effect in words, with the verdict by its interval."""
     if not speedup[0]:
         return ""
     if not speedup[1] or not speedup[2]:

@@ -21,7 +21,7 @@ NAME = 56
 
 
 def operator_lines(found: Sequence[OperatorCount], *, detail: bool, width: int) -> Iterator[str]:
-    """Operators one below the other; with `detail` each call of each."""
+    """A table of operators; with `detail` also each unique call of an operator."""
     total = sum(item.recorded or 0 for item in found)
     kernels = any(item.kernels for item in found)
     timed = any(item.recorded is not None for item in found)
@@ -106,7 +106,7 @@ def _words(argument: TraceArgument, *, full: bool = False) -> str:
 
 
 def summary_lines(found: TraceSummary, *, verdict: bool = False) -> Iterator[str]:
-    """The counts of a trace; with `verdict` what is wrong with it."""
+    """The counts of a trace and its problems; with `verdict` also whether it is valid."""
     yield f"{clean(found.path.name)}  schema {clean(found.header.schema)}" + (f", {clean(found.header.time)}" if found.header.time else "")
     facts = {
         "nodes": found.nodes, "operators": f"{found.operators}, of which {found.outermost} are outermost", "compute": found.compute,
@@ -144,4 +144,4 @@ def comm_lines(rank: int, found: RankComms) -> Iterator[str]:
         sizes = (row[key] for key in ("sent_bytes", "received_bytes", "smallest", "median", "largest"))
         yield f"{row['calls']:>9}" + "".join(f"{quantity(size, 'B'):>13}" for size in sizes) + f"  {row['kind']}"
     for name, count in found.unread.items():
-        yield f"{count:>9}  not known: {clean(name)}"
+        yield f"{count:>9}  unknown: {clean(name)}"

@@ -8,21 +8,21 @@ from datetime import UTC, datetime
 
 PATIENCE_S = 60.0
 """The accepted difference between the clocks of two machines."""
-FUTURE = "is dated in the future, so not taken as the latest: is the clock right?"
+FUTURE = "is dated in the future, so it does not count as the latest: check the clock"
 
 
 def now() -> str:
-    """This moment as ISO UTC, the one form in which times are stored."""
+    """The current time as ISO UTC, the only form in which times are stored."""
     return datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
 def ahead(created: str) -> bool:
-    """Whether a time lies in the future: a clock was wrong when it was written, or is now."""
+    """Whether a time is in the future: a clock was wrong when it was written, or is wrong now."""
     return moment(created) > time.time() + PATIENCE_S
 
 
 def stamped(stamp: str) -> str:
-    """The time in a run folder's name, as ISO; empty where it is none."""
+    """The time in a run folder's name, as ISO; empty if it is not a time."""
     with contextlib.suppress(ValueError):
         return datetime.strptime(stamp, "%Y%m%dT%H%M%S").replace(tzinfo=UTC).isoformat().replace("+00:00", "Z")
     return ""
@@ -37,7 +37,7 @@ def moment(created: str) -> float:
 
 
 def utc(created: str) -> str | None:
-    """A stored time as a database without time zones wants it; None for one that cannot be read."""
+    """A stored time as UTC without a time zone, for a database; None for one that cannot be read."""
     with contextlib.suppress(ValueError, OverflowError):
         when = datetime.fromisoformat(created)
         return (when.astimezone(UTC) if when.tzinfo else when).replace(tzinfo=None).isoformat(sep=" ", timespec="microseconds")

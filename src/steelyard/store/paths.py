@@ -1,4 +1,4 @@
-"""Names in stored files are names inside one folder: whatever leads out of it, by itself or through a link, is refused."""
+"""Checks the file names in stored files: a name that leads out of its folder, by itself or through a link, is refused."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from steelyard.errors import StoreError
 
 
 def inside(folder: Path, name: str, what: str) -> Path:
-    """The file that a name means below a folder; absolute names, steps upwards and links that lead out are none."""
+    """The path of a name below a folder; absolute names, `..` and links that lead out are errors."""
     try:
         root = folder.resolve()
         path = (root / name).resolve()
@@ -17,4 +17,4 @@ def inside(folder: Path, name: str, what: str) -> Path:
             return path
     except (OSError, ValueError, RuntimeError):
         pass
-    raise StoreError(f"{what} {name!r} lies outside of its folder", why="a run's files lie in its folder; it was edited or has a bad link")
+    raise StoreError(f"{what} {name!r} is outside its folder", why="a run's files are in its folder; it was edited or has a bad link")

@@ -1,4 +1,4 @@
-"""Files of JSON lines for another system's results: each line whole and at once, so that a kill keeps what was measured."""
+"""Files of JSON lines for another system's results: each line is written whole and at once, so that a killed run keeps its results."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from steelyard.files import RESULTS, lines, open_plain, read_whole
 
 
 class RowFile:
-    """The file being written, by us alone; the first `keep` bytes of one that is there stay."""
+    """The file being written, locked for this run; the first `keep` bytes of an existing file stay."""
 
     def __init__(self, path: Path, keep: int = 0) -> None:
         self.path = path
@@ -33,7 +33,7 @@ class RowFile:
             raise StoreError("another run is writing to it", do="name another file with -o, or wait for it", where=str(path)) from None
 
     def write(self, row: Mapping[str, Any]) -> None:
-        """One line, flushed."""
+        """Write one line and flush it."""
         try:
             self._file.write(json.dumps(row) + "\n")
             self._file.flush()
@@ -41,15 +41,15 @@ class RowFile:
             raise unwritable(self.path, error) from None
 
     def close(self) -> None:
-        """Nothing to do: every line is flushed, and failures were reported."""
+        """Close the file; every line is flushed already, and failures were reported."""
         with contextlib.suppress(OSError):
             self._file.close()
 
 
 class SharedRowFile:
-    """A file that several runs add lines to at once; what the others added is read on as it grows.
+    """A file that several runs append lines to at the same time; a run can read the lines of other runs as the file grows.
 
-    While it is open, others cannot begin it anew.
+    While it is open, no other run can start the file over.
     """
 
     def __init__(self, path: Path, *, anew: bool = False) -> None:
@@ -61,9 +61,9 @@ class SharedRowFile:
             raise unwritable(path, error) from error
 
     def added(self, anew: Callable[[], None] = lambda: None) -> Iterator[bytes]:
-        """Lines that were added since the last look; a line without an end is read again next time.
+        """The lines added since the last call; a line without a line break is read again next time.
 
-        A file that was replaced or cut is read from its beginning, and `anew` is called before that; one that is gone is empty.
+        A file that was replaced or shortened is read from its beginning, after `anew` was called; a deleted file counts as empty.
         """
         try:
             file = open_plain(self.path)
@@ -84,7 +84,7 @@ class SharedRowFile:
                 yield line
 
     def append(self, row: Mapping[str, Any]) -> None:
-        """One line, on disk when this returns; a line that was cut short before it is ended first."""
+        """Append one line, on disk when this returns; an incomplete line before it gets its line break first."""
         data = json.dumps(row).encode() + b"\n"
         try:
             descriptor = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
@@ -101,14 +101,14 @@ class SharedRowFile:
             raise unwritable(self.path, error) from error
 
     def close(self) -> None:
-        """Release the lock, so that others may begin the file anew."""
+        """Release the lock, so that other runs may start the file over."""
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
 
 
 def _claim(path: Path, *, anew: bool) -> int | None:
-    """A shared lock on the file, made or begun anew if need be; None where the file system has no locks."""
+    """Take a shared lock on the file, which is created or started over if necessary; None if the file system has no locks."""
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
         try:
@@ -117,7 +117,7 @@ def _claim(path: Path, *, anew: bool) -> int | None:
             os.close(descriptor)
             raise UsageError(
                 f"another run is writing to {str(path)!r}",
-                why="beginning it anew would delete its rows",
+                why="starting it over would delete its rows",
                 do="wait for it, or name another file",
             ) from None
         except OSError:
@@ -145,13 +145,13 @@ def _is_at(path: Path, descriptor: int) -> bool:
 
 
 def read_rows(path: Path) -> tuple[list[dict[str, Any]], int]:
-    """The rows of a file that is continued, and how many of its bytes are whole lines; a line that is no row is left where it is."""
+    """The rows of a file to continue, and how many bytes are whole lines; other lines are skipped and stay in the file."""
     try:
         content = read_whole(path, RESULTS)
     except FileNotFoundError:
         return [], 0
     except OSError as error:
-        raise StoreError("cannot read the file that is continued", why=error.strerror or str(error), where=str(path)) from None
+        raise StoreError("cannot read the file to continue", why=error.strerror or str(error), where=str(path)) from None
     whole = content[: content.rfind(b"\n") + 1]
     found = []
     for line in whole.splitlines():

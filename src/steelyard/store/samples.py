@@ -1,7 +1,7 @@
 """Raw samples beside a run.
 
-`samples.bin` is plain little-endian arrays end to end; each Record says where its own lie. Nothing in it
-is needed to read a run, so a lost sidecar costs the samples and not the figures.
+`samples.bin` is plain little-endian arrays end to end; each Record has the positions of its own. Nothing in it
+is needed to read a run, so if it is lost, the figures remain.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ SIZES: dict[str, int] = {"<f8": 8, "<f4": 4, "<i8": 8, "<i4": 4, "<i2": 2, "|i1"
 
 
 def pack(arrays: Arrays, at: int) -> tuple[list[Series], bytes]:
-    """Lay arrays end to end from an offset: where each one goes, and the bytes."""
+    """Arrays laid end to end from an offset: the position of each one, and the bytes."""
     found, parts = [], []
     for name, (unit, dtype, data) in arrays.items():
         size = SIZES.get(dtype)
         if size is None:
             raise StoreError(f"samples {name!r} cannot be kept as {dtype!r}", do=f"use one of {', '.join(SIZES)}")
         if len(data) % size:
-            raise StoreError(f"samples {name!r} have {len(data)} bytes, which is no whole number of {dtype} values")
+            raise StoreError(f"samples {name!r} have {len(data)} bytes, which is not a whole number of {dtype} values")
         found.append(Series(name, unit, dtype, len(data) // size, at))
         parts.append(data)
         at += len(data)
@@ -41,17 +41,19 @@ def pack(arrays: Arrays, at: int) -> tuple[list[Series], bytes]:
 
 
 def extent(series: Iterable[Series]) -> int:
-    """The size a sidecar must have to hold all of these."""
+    """The size that samples.bin must have to hold all of these."""
     return max((item.offset + item.count * SIZES.get(item.dtype, 0) for item in series), default=0)
 
 
 def read(path: Path, series: Series) -> np.ndarray[Any, Any]:
-    """One array of raw samples; a sidecar that cannot hold it is named, never padded."""
+    """One array of raw samples; a samples.bin that is too short is an error, never padded."""
     import numpy as np
 
     size = SIZES.get(series.dtype)
     if size is None or series.count < 0 or series.offset < 0:
-        raise StoreError(f"samples {series.name!r} are described wrongly", why=f"{series.count} x {series.dtype!r} at {series.offset}")
+        raise StoreError(
+            f"the description of samples {series.name!r} is wrong", why=f"{series.count} x {series.dtype!r} at {series.offset}"
+        )
     try:
         with open_plain(inside(path.parent, path.name, "the file of raw samples")) as file:
             held = os.fstat(file.fileno()).st_size
@@ -69,7 +71,7 @@ def read(path: Path, series: Series) -> np.ndarray[Any, Any]:
 
 
 def read_all(folder: Path, series: Iterable[Series]) -> dict[str, tuple[str, str, bytes]]:
-    """All arrays of a record or a pair of a run, as `pack` takes them; none where one cannot be read."""
+    """All arrays of a record or a pair of a run, as `pack` takes them; empty if one of them cannot be read."""
     with contextlib.suppress(StoreError):
         return {item.name: (item.unit, item.dtype, read(folder / "samples.bin", item).tobytes()) for item in series}
     return {}

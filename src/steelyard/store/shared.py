@@ -1,10 +1,10 @@
-"""A store that a team shares: runs lie at a place that fsspec reaches (s3, gs, another folder), with a copy of what is used here.
+"""A store that a team shares: runs are at an address that fsspec supports (s3, gs, another folder), with a local copy of those used here.
 
     PLACE/runs/20260102T030405-k3f9ab-0c1d2e3f4a5b/run.jsonl, samples.bin, attachments/…
     PLACE/seals/20260102T030405-k3f9ab-0c1d2e3f4a5b.json    which files, with hashes, and what a list shows; written last
 
-A run is there when its seal object is, and a seal object is created once and never changed. The name ends with a digest of the content, so
-two writers never write to the same name unless they write the same. A run that could not be sent stays here and is sent later.
+A run exists there once it has a seal object, which is created once and never changed. A run's name ends with a digest of its content, so
+two writers use the same name only for the same content. A run that could not be sent stays here and is sent later.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from steelyard.terminal import warn
 
 VARIABLE = "STEELYARD_SPOOL"
 SENT = ".sent"
-"""The file in a run's folder that names the run at the place; one without it was never sent."""
+"""The file in a run's folder with the run's name in the shared store; a run without this file was never sent."""
 BATCH = 64
 OBJECTS = frozenset(("s3", "gs", "abfs", "az"))
 TRIES, ATTEMPTS = 2, "AWS_MAX_ATTEMPTS"
 NO_BUCKET = "NoSuchBucket"
-"""What S3 says of a bucket that does not exist; of a folder without objects it says nothing."""
+"""S3's error for a bucket that does not exist; for a folder without objects it reports no such error."""
 PATIENCE, SLOWEST = 60.0, 100_000
-"""Seconds, and least bytes per second, after which a place counts as lost."""
+"""Time limit of a write, after which the store counts as unreachable: seconds, and bytes per second added for its size."""
 _NAME = re.compile(r"(\d{8}T\d{6}-[a-z0-9]{4,20})-([0-9a-f]{12})")
 _FILES = re.compile(r"run\.jsonl|samples\.bin|attachments/[A-Za-z0-9][A-Za-z0-9._-]{0,120}")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
@@ -46,7 +46,7 @@ _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 @dataclass(frozen=True)
 class SentFile:
-    """One file of a run at the place."""
+    """One file of a run in the shared store."""
 
     sha256: str
     bytes: int
@@ -54,7 +54,7 @@ class SentFile:
 
 @dataclass(frozen=True)
 class SealObject:
-    """The seal object of a run: its files, and what a list shows of it."""
+    """The seal object of a run: its files, and what a list shows about it."""
 
     files: dict[str, SentFile]
     id: str
@@ -68,13 +68,13 @@ class SealObject:
 
     @property
     def digest(self) -> str:
-        """What the name of the run ends with."""
+        """The digest of the files, with which the run's name ends."""
         lines = [f"{path} {file.sha256} {file.bytes}\n" for path, file in sorted(self.files.items())]
         return hashlib.sha256("".join(lines).encode()).hexdigest()[:12]
 
 
 class SharedStore(Store):
-    """Runs are made in a folder of this user's own and sent when they are sealed; what others sent is fetched when it is asked for."""
+    """A shared store: runs are made in a local folder of this user and sent when they are sealed; other runs are fetched when needed."""
 
     shortest_id = 6
 
@@ -98,33 +98,36 @@ class SharedStore(Store):
         return cls(plain, Path(home) / f"{words}-{hashlib.sha256(plain.encode()).hexdigest()[:12]}")
 
     def create(self, header: Header) -> RunWriter:
-        """A run that can be sent once it ends: an address where nothing can be written is refused before anything is measured."""
+        """Begin a run that can be sent when it ends: an address that cannot be written to is refused before anything is measured."""
         place = _reached(self.url)
         if self.url.partition(":")[0] in READ_ONLY:
-            raise UsageError(f"no run can be sent to {self.url}", why="http is for reading", do="give a folder, or an s3 or gs address")
+            raise UsageError(
+                f"cannot send runs to {self.url}", why="http addresses are read-only", do="give a folder, or an s3 or gs address"
+            )
         if not place.path.strip("/"):
             raise UsageError(
-                f"{self.url} names no place", why="a bucket or a folder must follow", do="write it like s3://our-team/steelyard"
+                f"the address {self.url} is incomplete", why="it has no bucket or folder", do="write it like s3://our-team/steelyard"
             )
         return super().create(header)
 
     def runs(self) -> list[RunInfo]:
-        """All runs, those that are only at the place too."""
+        """All runs, including those that are only in the shared store."""
         here = {path.name for path in self.held()}
         away = [self._info(name, seal) for name, seal in self.sealed().items()]
         return newest_first([*(info_of(path) for path in self.held()), *(info for info in away if info.path.name not in here)])
 
     def folders(self) -> list[Path]:
-        """All runs, their lines fetched; samples and attachments are fetched with the run that is asked for."""
+        """The folders of all runs, with every run.jsonl fetched; samples and attachments are fetched when a run is opened."""
         here, most = {path.name for path in self.held()}, limit(RESULTS)
         away = {name: seal.files["run.jsonl"].bytes for name, seal in self.sealed().items() if self._folder(name).name not in here}
         if large := [name for name, size in away.items() if size > most]:
-            warn(f"{large[0]} at {self.url} is too large to be read, and is skipped" + (f"; {len(large)} are" if large[1:] else ""))
+            more = f", and so are {len(large) - 1} more" if large[1:] else ""
+            warn(f"{large[0]} at {self.url} is too large to read and is skipped{more}")
         self._fetch_lines([name for name, size in away.items() if size <= most])
         return self.held()
 
     def at_hand(self, folder: Path) -> Path:
-        """A run with all of its files."""
+        """The folder of a run, with all of its files fetched."""
         for name, seal in self.sealed().items():
             if folder.name.startswith(name.rpartition("-")[0]) and self._folder(name) == folder:
                 self._fetch(name, seal, folder)
@@ -143,19 +146,19 @@ class SharedStore(Store):
             )
 
     def waiting(self) -> Iterator[Path]:
-        """The runs that ended here and were not sent."""
+        """The runs that ended here and were not sent yet."""
         for folder in self.held():
             if not (folder / SENT).exists() and info_of(folder).sealed:
                 yield folder
 
     def send(self) -> list[str]:
-        """Send every run that waits; gives their ids. Of two processes one sends, and the other finds it done."""
+        """Send every waiting run and return their ids. Only one process sends at a time; a second one then finds nothing to send."""
         self._prepare()
         with locked(self.root / "seals"):
             return [self._send(folder) for folder in list(self.waiting())]
 
     def sealed(self) -> dict[str, SealObject]:
-        """The runs at the place by name, as they were when first asked for; without a network, those that are known."""
+        """The runs in the shared store by name, listed only once; without a network, those that were fetched before."""
         if self._seals is None:
             self._prepare()
             try:
@@ -163,9 +166,7 @@ class SharedStore(Store):
             except StoreError as error:
                 if not any((self.root / "seals").glob("*.json")) and not self.held():
                     raise
-                warn(
-                    f"{self.url} cannot be reached, so only what was fetched before is known: {' '.join((error.why or error.what).split())}"
-                )
+                warn(f"{self.url} cannot be reached, so only runs fetched before are listed: {' '.join((error.why or error.what).split())}")
             self._seals = dict(self._known())
         return self._seals
 
@@ -198,7 +199,7 @@ class SharedStore(Store):
                 place.system.pipe_file(place.below(path), content, **_within(place, len(content)))
 
     def _learn(self) -> None:
-        """Fetch the seal objects that are new; one that is not readable is not there yet."""
+        """Fetch the new seal objects; an unreadable one is skipped, since it may not be complete yet."""
         place = _reached(self.url)
         with _reaching(f"cannot read {self.url}"):
             place.system.invalidate_cache()
@@ -206,7 +207,9 @@ class SharedStore(Store):
                 listed = place.system.ls(place.below("seals"), detail=True)
             except FileNotFoundError as error:
                 if NO_BUCKET in str(error.__cause__):
-                    raise StoreError(f"cannot read {self.url}", why="there is no such bucket", do="check the address, or make it") from None
+                    raise StoreError(
+                        f"cannot read {self.url}", why="there is no such bucket", do="check the address, or create it"
+                    ) from None
                 listed = []
             small = [item["name"] for item in listed if (item.get("size") or 0) <= limit(CONFIG)]
             new = [path for path in small if not (self.root / "seals" / Path(path).name).exists() and _NAME.fullmatch(Path(path).stem)]
@@ -224,7 +227,7 @@ class SharedStore(Store):
                 yield path.stem, _parse(path.stem, read_whole(path, CONFIG))
 
     def _folder(self, name: str) -> Path:
-        """Where a run of the place lies here; another run of the same second and id has its digest behind its name."""
+        """The local folder of a run in the shared store; a second run of the same second and id has its digest appended to the name."""
         found = _NAME.fullmatch(name)
         assert found is not None
         plain = self.folder / found[1]
@@ -259,11 +262,11 @@ class SharedStore(Store):
             self._keep(name, {path: content}, seal)
 
     def _keep(self, name: str, contents: dict[str, bytes], seal: SealObject) -> None:
-        """Files of a run in their place here, where they are what the seal object says."""
+        """Save fetched files of a run, after checking them against the hashes in the seal object."""
         for path, content in contents.items():
             expected = seal.files[path]
             if (len(content), hashlib.sha256(content).hexdigest()) != (expected.bytes, expected.sha256):
-                why = "its content has another hash than its seal says"
+                why = "its content does not have the hash in its seal"
                 raise StoreError(f"{self.url}/runs/{name}/{path} is damaged or was changed", why=why, do="ask those who can write there")
             folder = self._folder(name)
             try:
@@ -290,7 +293,7 @@ class SharedStore(Store):
 
 
 def _reached(url: str) -> RemotePlace:
-    """Connect to the place, with only a few retries, since runs that cannot be sent now are sent later."""
+    """Connect to the shared store, with only a few retries, since runs that cannot be sent now are sent later."""
     place = RemotePlace.at(url)
     if hasattr(place.system, "config_kwargs") and hasattr(place.system, "retries"):
         place.system.retries = TRIES
@@ -300,14 +303,14 @@ def _reached(url: str) -> RemotePlace:
 
 
 def _within(place: RemotePlace, size: int) -> dict[str, float]:
-    """How long writing so much may take: S3's client waits without an end for a server that does not answer."""
+    """Options with the time limit for writing so many bytes: S3's client would wait forever for a server that does not respond."""
     from fsspec.asyn import AsyncFileSystem
 
     return {"timeout": PATIENCE + size / SLOWEST} if isinstance(place.system, AsyncFileSystem) else {}
 
 
 def _prepared(place: RemotePlace, target: str) -> None:
-    """The folder of a file; where there are objects and no folders, asking for one costs requests and may ask for rights to buckets."""
+    """Create the folder of a file, except in object stores, which have none: it would cost requests and may need rights."""
     spoken = place.system.protocol
     if not OBJECTS & {*((spoken,) if isinstance(spoken, str) else spoken)}:
         place.system.makedirs(target.rpartition("/")[0], exist_ok=True)
@@ -315,7 +318,7 @@ def _prepared(place: RemotePlace, target: str) -> None:
 
 @contextlib.contextmanager
 def _reaching(what: str) -> Iterator[None]:
-    """Every way in which a place can fail as one error of ours; each of fsspec's systems has exceptions of its own."""
+    """Turn any failure of the shared store into a StoreError; each of fsspec's file systems has its own exceptions."""
     try:
         yield
     except (StoreError, KeyboardInterrupt):
@@ -339,7 +342,7 @@ def _parse(name: str, content: bytes) -> SealObject:
 
 
 def _names(folder: Path) -> list[str]:
-    """The files of a run that are sent."""
+    """The names of a run's files to send."""
     attached = [f"attachments/{path.name}" for path in sorted((folder / "attachments").glob("*"))]
     found = ["run.jsonl", "samples.bin", *attached]
     return [name for name in found if _FILES.fullmatch(name) and (folder / name).is_file() and not (folder / name).is_symlink()]

@@ -18,7 +18,7 @@ from steelyard.store.snapshot import Snapshot
 CONFIG = dict.fromkeys(
     ("autoinstall_known_extensions", "autoload_known_extensions", "allow_community_extensions", "python_enable_replacements"), "false"
 )
-"""No code from elsewhere, and no variable of this program taken for a table."""
+"""DuckDB's settings: load no extensions, and take no variable of this program for a table."""
 
 
 class DamagedTables(Exception):
@@ -51,7 +51,7 @@ def query(store: Store, question: str) -> SqlAnswer:
             if tried == 1:
                 snapshot.forget()
         except duckdb.PermissionException as error:
-            why = f"a query reads {', '.join(tables.TABLES)}, not files, folders or addresses: {_said(error)}"
+            why = f"a query can read {', '.join(tables.TABLES)}, not files, folders or addresses: {_said(error)}"
             raise UsageError("the query reads something other than the tables", why=why) from None
         except duckdb.Error as error:
             raise _mistake(error) from None
@@ -59,7 +59,7 @@ def query(store: Store, question: str) -> SqlAnswer:
 
 
 def _number(value: Any) -> Any:
-    """SQL's decimals as the numbers that JSON and CSV know."""
+    """A value with SQL's decimals turned into floats, for JSON and CSV."""
     return float(value) if isinstance(value, Decimal) else value
 
 
@@ -72,7 +72,7 @@ def _engine() -> Any:
 
 
 def _check(duckdb: Any, question: str) -> None:
-    """Whether it is one SELECT, before any run is read; DuckDB counts WITH, FROM, VALUES, DESCRIBE, SUMMARIZE and SHOW as such."""
+    """Refuse anything but one SELECT, before any run is read; for DuckDB, WITH, FROM, VALUES, DESCRIBE, SUMMARIZE and SHOW are SELECTs."""
     try:
         with duckdb.connect(":memory:", config=CONFIG) as base:
             found = base.extract_statements(question)
@@ -83,7 +83,7 @@ def _check(duckdb: Any, question: str) -> None:
 
 
 def _snapshot(duckdb: Any, store: Store) -> Snapshot:
-    """The tables as they are now; damaged ones are made again."""
+    """The tables, brought up to date; damaged ones are made again."""
     snapshot = Snapshot(store)
     for last in (False, True):
         try:
@@ -100,7 +100,7 @@ def _snapshot(duckdb: Any, store: Store) -> Snapshot:
 
 @contextlib.contextmanager
 def _reader(duckdb: Any, snapshot: Snapshot) -> Iterator[Any]:
-    """A connection that sees the tables and can open no other file, load no code and change none of this."""
+    """A connection that can read only the tables: it cannot open other files, load code or change these settings."""
     with duckdb.connect(":memory:", config=CONFIG) as base:
         try:
             for table in tables.TABLES:

@@ -36,7 +36,7 @@ _OF_RUN = """
     created | TIMESTAMP | when it was measured, UTC
     commit | VARCHAR | commit of the folder where the run was made; null if unknown
     dirty | BOOLEAN | whether files differed from that commit
-    machine | VARCHAR | key of the machine: times of different keys are not to be compared
+    machine | VARCHAR | key of the machine: do not compare times of different keys
 """
 TABLES: dict[str, tuple[SqlColumn, ...]] = {
     "records": _columns(f"""
@@ -69,14 +69,14 @@ TABLES: dict[str, tuple[SqlColumn, ...]] = {
     number | INTEGER | its place among the comparisons of the run
     base_environment | VARCHAR | environment or checkout of the base
     head_environment | VARCHAR | environment or checkout of the head
-    base_commit | VARCHAR | commit of the base, where it has one of its own
-    head_commit | VARCHAR | commit of the head, where it has one of its own
+    base_commit | VARCHAR | commit of the base, if it has its own
+    head_commit | VARCHAR | commit of the head, if it has its own
     time_ratio | DOUBLE | head's time over base's: 1.04 is 4 % slower
     low | DOUBLE | lower end of its interval
     high | DOUBLE | upper end
     confidence | DOUBLE | of that interval, such as 0.99
-    p | DOUBLE | chance of a difference as large where there is none
-    margin | DOUBLE | what counts as the same, such as 0.02
+    p | DOUBLE | chance of a difference this large if there is none
+    margin | DOUBLE | change that counts as the same, such as 0.02
     verdict | VARCHAR | slower, faster, same or unclear, of this comparison alone
     material | BOOLEAN | whether the whole interval lies beyond the margin
     rebuilds | INTEGER | how often both arms were built
@@ -97,16 +97,16 @@ TABLES: dict[str, tuple[SqlColumn, ...]] = {
     """),
 }
 ORDER = {"records": "case_id, machine, created", "pairs": "head, base, created", "series": "case_id, metric, machine, created"}
-"""How the rows of a table lie, so that the history of one case is found without reading the others."""
+"""Sort order of a table's rows, so that the history of one case is found without reading the other cases."""
 
 
 def schema(table: str) -> str:
-    """The columns of a table as DuckDB's `read_json` wants them."""
+    """The columns of a table in the form that DuckDB's `read_json` needs."""
     return "{" + ", ".join(f"{column.name}: '{column.type}'" for column in TABLES[table]) + "}"
 
 
 def rows(run: Run) -> Iterator[tuple[str, Row]]:
-    """Every row that a run gives, with the name of its table."""
+    """Every row of a run, with the name of its table."""
     shared, machines = _shared(run), dict[str, str]()
     for number, record in enumerate(run.records, 1):
         own = shared | {"created": utc(record.started) or shared["created"], "number": number, "status": record.status}

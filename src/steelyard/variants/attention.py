@@ -29,13 +29,13 @@ def sdpa(task: Task, be: Any, kernel: Kernel = "flash") -> Task:
         ) from forced.error
     if not differ(task, be, plain, forced):
         if attends(task, be, plain):
-            raise NotApplied(f"{kernel} is the default here", why="the same kernels run without the choice")
+            raise NotApplied(f"{kernel} is the default here", why="the same kernels run without this variant")
         raise NotApplied("the workload never calls scaled_dot_product_attention")
     return replace(task, scope=nested(task.scope, scope), effective={**task.effective, "sdpa": kernel})
 
 
 def only(kernel: Kernel) -> Scope:
-    """The scope in which attention has one kernel to choose from."""
+    """Return a scope in which attention can use this kernel only."""
     from torch.nn.attention import SDPBackend, sdpa_kernel
 
     chosen = {
@@ -46,7 +46,7 @@ def only(kernel: Kernel) -> Scope:
 
 
 def attends(task: Task, be: Any, plain: ObservedCall) -> bool:
-    """Whether a call reaches attention: a fused kernel shows, and the unfused form shows when another one is forced on it."""
+    """Whether a call uses attention: a fused kernel is visible, and the unfused form is found by forcing a fused kernel on it."""
     if any(FUSED in op for op in plain.ops):
         return True
     forced = watch(task, be, only("flash"))

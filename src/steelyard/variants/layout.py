@@ -1,4 +1,4 @@
-"""Variants that change where and how data lies or is tracked, not what is computed."""
+"""Variants that change the memory layout or autograd tracking of tensors, not what is computed."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def channels_last(task: Task, be: Any) -> Task:
     seen = watch(made, be)
     turned_images = [step for step in seen.beyond(plain) if IMAGE_WORK.search(step.op) and any(form.channels_last for form in step.takes)]
     if not (plain.error or seen.error or turned_images):
-        raise NotApplied("no convolution, pooling or other work on images meets the changed layout")
+        raise NotApplied("no convolution, pooling or other image operation gets an input in the changed layout")
     return made
 
 

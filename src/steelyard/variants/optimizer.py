@@ -15,11 +15,11 @@ CLASSES = {"sgd": "SGD", "adam": "Adam", "adamw": "AdamW"}
 
 @variant("optimizer", backends=["torch", "torch_xla"], asked=True)
 def optimizer(task: Task, be: Any, kind: Kind = "adam", rate: float = 0.01) -> Task:
-    """Training by another optimizer than plain gradient descent at a tiny rate."""
+    """Training with another optimizer than the default, plain gradient descent at a tiny rate."""
     import torch
 
     if not isinstance(rate, (int, float)) or not 0 <= rate < 1e6:
-        raise UsageError(f"the rate of an optimizer is a number of at least 0, not {rate!r:.60}")
+        raise UsageError(f"the rate of an optimizer must be a number from 0 to below 1e6, not {rate!r:.60}")
 
     def made(parameters: Any) -> Any:
         return getattr(torch.optim, CLASSES[kind])(parameters, lr=rate)

@@ -37,7 +37,7 @@ def autocast(task: Task, be: Any, dtype: LOW = "bf16") -> Task:
         formats = {item.dtype for item in arrays([task.args, task.kwargs, task.parameters]) if item.is_floating_point()}
         if formats and formats <= {torch.float16, torch.bfloat16}:
             raise NotApplied("the inputs are in half precision already, so autocast changes nothing")
-        raise NotApplied("no operation of this workload is one that autocast casts")
+        raise NotApplied("this workload has no operation that autocast casts")
     loose = task.tolerance or AUTOCAST_TOLERANCE
     return replace(task, scope=nested(task.scope, cast), tolerance=loose, any_dtype=True, effective={**task.effective, "autocast": dtype})
 
@@ -64,12 +64,12 @@ def tf32(task: Task, be: Any, on: bool = True) -> Task:
     with (task.scope or nullcontext)():
         turned = {name for name, flag in (("products", matmul), ("convolutions", cudnn)) if flag.allow_tf32 != on}
     if not turned:
-        raise NotApplied(f"TF32 is {'on' if on else 'off'} here already")
+        raise NotApplied(f"TF32 is already {'on' if on else 'off'} here")
     plain = watch(task, be)
     work = fp32_work(plain)
     if not turned & work and not differ(task, be, plain, watch(task, be, scope)):
         raise NotApplied(
-            f"TF32 is {'on' if on else 'off'} here already for {work.pop()}, and nothing else of this workload could use it"
+            f"TF32 is already {'on' if on else 'off'} here for {work.pop()}, and nothing else in this workload could use it"
             if work
             else "no fp32 product or convolution runs, so TF32 changes nothing"
         )

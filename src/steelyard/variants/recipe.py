@@ -1,4 +1,4 @@
-"""A recipe as a variant: it changes the weights of a model's linear layers, and is checked to have changed them and nothing else."""
+"""Recipes as variants: a recipe changes the weights of a model's linear layers. We check that it changed them and nothing else."""
 
 from __future__ import annotations
 
@@ -26,31 +26,31 @@ GROUP = "group"
 PACKED = {"Int4OpaqueTensor": "opaque"}
 PACKAGES = ("torchao.quantization",)
 MOST_LOST = 12.0
-"""Decibels that layers behind one another may lose together; measured on models of up to 169 linear layers."""
+"""The most dB that a model's floor is below a single layer's, however many layers it has; measured on up to 169 linear layers."""
 INFERENCE = ("eval", "call")
 Builder = Callable[..., Any]
-"""Gives a config of torchao, a function that changes a module, or a Pruning; its arguments are the recipe's options, and `be` if it asks
-for it."""
+"""Returns a torchao config, a function that changes a module, or a Pruning. Its arguments are the recipe's options, and `be` if it has
+that parameter."""
 Floor = float | Callable[..., float]
-"""Decibels of the signal that one linear layer must keep, or how they follow from the recipe's options."""
+"""The lowest SQNR in dB that one linear layer may have, or a function that computes it from the recipe's options."""
 
 LACKING = (
     r"could not run", r"no kernel", r"not (yet |a )?(implemented|supported|available|installed|compiled with)", r"unsupported",
     r"only (support(s|ed)?|works?)\b", r"only .{1,60} supported", r"requires? (?!grad|module)", r"divi(si|da)ble", r"multiple of",
     r"compute capability", r"cannot use", r"no module named", r"not_supported", r"_opnamespace", r"module 'torch\S*' has no attribute",
 )  # fmt: skip
-"""Patterns of messages by which torchao and torch report a missing kernel, package, hardware or shape."""
+"""Patterns of torchao's and torch's messages for a missing kernel or package and for unsupported hardware or shapes."""
 MISSING = re.compile("|".join(LACKING), re.IGNORECASE)
 REFUSING = (AssertionError, AttributeError, RuntimeError, ValueError)
 
 
 @dataclass(frozen=True)
 class Pruning:
-    """Weights that are set to zero first, and what stores the others then: a config of torchao's, a function, or nothing.
+    """Sets some weights to zero, then converts the model with `then`: a torchao config, a function, or None to leave it as it is.
 
-    `mask` gives 1 for each weight that stays and 0 for the others. `pattern` says whether a weight is pruned as it should be, and
-    `words` what that is. Answers are compared with those of the pruned model in its plain layout, since computing these is what a sparse
-    kernel is for; what pruning itself costs is a figure of its own.
+    `mask` returns 1 for each weight to keep and 0 for each to set to zero. `pattern` checks whether a weight is pruned correctly, and
+    `words` describes that pattern. Answers are compared with those of the pruned model in its plain layout, because these are what a
+    sparse kernel must compute. The loss from pruning itself is reported as a separate figure.
     """
 
     mask: Callable[[Any], Any]
@@ -59,12 +59,12 @@ class Pruning:
     words: str = "pruned"
 
     def __call__(self, model: Any) -> Any:
-        """Prune a model in place and store it as it should be, for scripts that do so themselves."""
+        """Prune a model in place and convert it with `then`, for scripts that apply recipes themselves."""
         self._prune(model, "pruning")
         return _transformed(model, self.then, linear_layers(model)) if self.then is not None else model
 
     def applied(self, model: Any, name: str) -> Any:
-        """A pruned copy of a model."""
+        """Return a pruned copy of a model."""
         made = copy.deepcopy(model)
         self._prune(made, name)
         return made
@@ -76,7 +76,7 @@ class Pruning:
             layer.weight.data.mul_(self.mask(layer.weight.data).to(layer.weight.dtype))
 
     def facts(self, model: Any, name: str) -> dict[str, Any]:
-        """The share of zeros, after a look at every weight."""
+        """Return the share of zeros; raise NotApplied if a weight does not have the pattern."""
         weights = [layer.weight.data for layer in linear_layers(model).values()]
         zeros = sum(int((weight == 0).sum()) for weight in weights) / sum(weight.numel() for weight in weights)
         if loose := [weight for weight in weights if not self.pattern(weight)]:
@@ -95,20 +95,19 @@ def register_recipe(
     floor: Floor = LOWEST,
     modes: Sequence[str] = INFERENCE,
 ) -> Any:
-    """Make a recipe known under a name, for `-V`, experiment files and YAML: `register_recipe("int3wo", build, params={"group": 64})`.
+    """Register a recipe under a name for `-V`, experiment files and YAML: `register_recipe("int3wo", build, params={"group": 64})`.
 
-    `params` are the builder's options that may be written behind the name, in order, with their defaults; `devices` are those it
-    works on; `floor` is how many decibels of the signal one linear layer must keep; `modes` are those it is for. Without a builder it
-    decorates one.
+    `params` are the builder's options that can be written after the name, in order, with their defaults; `devices` and `modes` are
+    those it supports; `floor` is the lowest SQNR in dB that one linear layer may have. Without a builder, it returns a decorator.
     """
     if builder is None:
         return lambda given: register_recipe(name, given, params=params, devices=devices, floor=floor, modes=modes)
     if [str(step) for step in parse_variants(name)] != [name] or name == IDENTITY:
         raise UsageError(f"{name!r:.60} is not a name for a recipe", do="use letters, digits, '_', '.' and '-'")
     if unknown_modes := [mode for mode in modes if mode not in MODES]:
-        raise UsageError(f"recipe {name} has a mode {unknown_modes[0]!r:.40}", do=f"name some of {', '.join(MODES)}")
+        raise UsageError(f"recipe {name} has an unknown mode {unknown_modes[0]!r:.40}", do=f"use some of {', '.join(MODES)}")
     if not callable(floor) and not (isinstance(floor, (int, float)) and math.isfinite(floor)):
-        raise UsageError(f"the floor of recipe {name} is {floor!r:.40}", do="give decibels, such as 30")
+        raise UsageError(f"the floor of recipe {name} is not a number: {floor!r:.40}", do="give decibels, such as 30")
     words = tuple(_word(key, value) for key, value in params.items()) if isinstance(params, Mapping) else tuple(params)
     defaults = params if isinstance(params, Mapping) else {}
     made = recipe(name, words=words, devices=devices, ours=False, defaults=defaults, floor=floor, modes=modes)(builder)
@@ -116,7 +115,7 @@ def register_recipe(
 
 
 def _word(option: str, default: Any) -> Word:
-    """How an option is written, by its default."""
+    """Return how an option is written after the recipe's name, by the type of its default."""
     if isinstance(default, bool):
         return Word(option, switch=True)
     return Word(option) if isinstance(default, int) else Word(option, values=(str(default),))
@@ -134,10 +133,10 @@ def recipe(
     defaults: Mapping[str, Any] = MappingProxyType({}),
     facts: Mapping[str, Any] = MappingProxyType({}),
 ) -> Callable[[Builder], Variant]:
-    """Make a variant of a function that builds a config; what one of `ours` lacks here is unsupported, with torchao's own words.
+    """Make a variant of a function that builds a config. A recipe of `ours` that lacks something here is unsupported.
 
-    `arithmetic` is the format that products are computed in, where it is not the model's own: its roof is another. `facts` are what
-    the record should say of the recipe.
+    `arithmetic` is the format that products are computed in, if not the model's own, because each format has its own roof. `facts` are
+    added to the record.
     """
 
     def define(builder: Builder) -> Variant:
@@ -167,7 +166,7 @@ def recipe(
 
 @dataclass(frozen=True)
 class Recipe:
-    """One recipe with its options, applied to a copy of a model; `floor` is that of one layer."""
+    """One recipe with its options, applied to a copy of a model; `floor` is the lowest SQNR of one layer in dB."""
 
     name: str
     builder: Builder
@@ -177,10 +176,10 @@ class Recipe:
     trains: bool = False
 
     def applied(self, task: Task, be: Any) -> Task:
-        """The task with a changed copy of its model; the model itself must be untouched, since the baseline is made of it.
+        """Return the task with a changed copy of its model. The model itself must stay unchanged, because the baseline uses it.
 
-        Products with weights that are zero need not be computed, so a pruned one has fewer operations to be held against its roof.
-        Nothing is called here: the first call is the first one that is timed.
+        Products with zero weights need not be computed, so a pruned model has fewer operations to compare with its roof. The model is
+        not called here: its first call is the first one that is timed.
         """
         import torch
 
@@ -198,7 +197,7 @@ class Recipe:
         then = pruning.then if pruning else config
         changed = start if pruning and then is None else self._changed(start, layers, then)
         if self._prints(be, model) != before:
-            raise SteelyardError(f"{self.name} changed the model that it was given", why="the baseline is measured on that one")
+            raise SteelyardError(f"{self.name} changed the model that it was given", why="the baseline is measured on the same model")
         found |= self._found(be, model if then is None else start, changed, pruned=pruning is not None)
         made = replace(
             task, fn=changed, parameters=tuple(changed.parameters()), tolerance=None, any_dtype=True,
@@ -212,9 +211,9 @@ class Recipe:
         return replace(made, flops=done, bytes=moved, amounts=amounts, effective={**task.effective, **facts})
 
     def _standard(self, task: Task, layers: int, pruning: Pruning | None) -> Standard:
-        """The requirement on its answers: with a recipe before it, the lower floor and the pruning of both.
+        """Return the required accuracy; after another recipe, the lower of both floors and the pruning of both.
 
-        Layers behind one another add up what each loses: half of the signal for twice as many.
+        The errors of consecutive layers add up: with twice as many layers the error has twice the power, which is 3 dB.
         """
         floor = max(self.floor - min(10 * math.log10(layers), MOST_LOST), min(self.floor, LOWEST))
         earlier = task.standard or Standard(math.inf)
@@ -244,7 +243,7 @@ class Recipe:
             ) from error
 
     def _changed(self, model: Any, layers: Mapping[str, Any], config: Any) -> Any:
-        """The copy, with its layers changed; torchao leaves those alone whose width the group does not divide, and says nothing."""
+        """Return a copy of the model with changed layers. Widths are checked, as torchao silently skips those the group does not divide."""
         group = self.options.get(GROUP)
         odd = [layer.in_features for layer in layers.values() if group and group > 0 and layer.in_features % group]
         if odd:
@@ -260,8 +259,8 @@ class Recipe:
             raise meant from error
 
     def _refused(self, error: Exception) -> Exception:
-        """Translate an error: unsupported if torchao reports something missing here, else a failure. Errors of a compiler are failures of
-        the case, as without a recipe.
+        """Return Unsupported if torchao reports something missing here, else the error itself. Errors of a compiler fail the case, as they
+        do without a recipe.
         """
         compiler = type(error).__module__.startswith("torch._")
         if not self.ours or compiler or out_of_memory(error) or isinstance(error, SteelyardError):
@@ -270,7 +269,7 @@ class Recipe:
         return Unsupported(f"{self.name} cannot run here: {told(error, 300)}") if known else error
 
     def _found(self, be: Any, model: Any, changed: Any, *, pruned: bool) -> dict[str, Any]:
-        """How many weights are now of which class; a copy whose weights are as they were was not changed."""
+        """Return how many layers were changed, by the class of their weights; raise NotApplied if a layer that must change did not."""
         layers, now = linear_layers(model), dict(changed.named_modules())
         kinds = Counter(_kind(now[path]) for path, layer in layers.items() if path in now and not _same(be, layer, now[path]))
         left, what = len(layers) - sum(kinds.values()), "pruned and not stored as sparse ones" if pruned else "not changed"
@@ -286,7 +285,7 @@ class Recipe:
 
 
 def lighter(task: Task, size: float, smaller: float) -> tuple[float | None, Mapping[str, Amounts]]:
-    """The bytes that a run and its parts move once the weights, which each part reads once, have another size."""
+    """Return the bytes that a run and its parts move after the weights changed size; each part reads all weights once."""
     if not task.bytes or task.bytes <= size:
         return task.bytes, task.amounts
     if not task.amounts:
@@ -296,7 +295,7 @@ def lighter(task: Task, size: float, smaller: float) -> tuple[float | None, Mapp
 
 
 def _facts(config: Any, kinds: Mapping[str, int]) -> dict[str, Any]:
-    """Facts about the config: its class, and how weights are packed, if unknown by their class."""
+    """Return facts about the config: its class, and how it packs weights if their class does not show it."""
     facts = {"config": type(config).__name__} if config is not None else {}
     if packed := [PACKED[kind] for kind in kinds if kind in PACKED]:
         facts["packing"] = packed[0]
@@ -307,7 +306,7 @@ def _facts(config: Any, kinds: Mapping[str, int]) -> dict[str, Any]:
 
 
 def _transformed(model: Any, config: Any, layers: Container[str]) -> Any:
-    """A model changed by a function, or by a config of torchao's, which cannot put another module in the place of the outermost one."""
+    """Return a model changed by a function or a torchao config; torchao cannot replace the outermost module, so we wrap it."""
     import torch
 
     if callable(config) and not hasattr(config, "__dataclass_fields__"):
@@ -320,7 +319,7 @@ def _transformed(model: Any, config: Any, layers: Container[str]) -> Any:
 
 
 def _loosely_trained(task: Task) -> Task:
-    """A task whose loss and gradients are compared as loosely as our own checks compare answers; the rule judges how much is kept."""
+    """Return the task with a tolerance for loss and gradients as loose as the lowest floor; the SQNR rule judges their accuracy."""
     share = share_lost(LOWEST)
     return replace(task, tolerance=(share, share), norm_tolerance=share)
 
@@ -339,20 +338,20 @@ def _is_plain(weight: Any) -> bool:
 
 
 def _kind(layer: Any) -> str:
-    """What identifies a changed layer: the class of its weight, or its own if the weight is a plain one."""
+    """Return the class name that identifies a changed layer: its weight's class, or its own if the weight is plain."""
     weight = getattr(layer, "weight", None)
     return type(layer if weight is None or (_is_plain(weight) and type(layer).__name__ != "Linear") else weight).__name__
 
 
 def _same(be: Any, old: Any, new: Any) -> bool:
-    """Whether a layer is what it was: of the same class, with a weight of the same class and the same numbers."""
+    """Whether a layer is unchanged: its class, its weight's class and its weight's values."""
     if type(old) is not type(new) or type(old.weight) is not type(new.weight):
         return False
     return bool(_print(be, old.weight) == _print(be, new.weight))
 
 
 def _print(be: Any, value: Any) -> Any:
-    """A fingerprint of a weight, or of the parts that a quantized one is made of."""
+    """Return a fingerprint of a weight, or of each tensor in a quantized weight."""
     bare = value.detach()
     if not hasattr(bare, "__tensor_flatten__"):
         return be.fingerprint(bare)

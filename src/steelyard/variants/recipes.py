@@ -1,11 +1,11 @@
 """TorchAO's recipes under its own names: number formats and sparsity for the weights of linear layers.
 
-What a name means does not depend on the device; how weights are packed does, and the record says how. A recipe that torchao no longer has,
-or that needs other hardware or another package, raises an error that says so. Torchao's settings of inductor are left alone: they hold for
-the whole process, and so for the baseline.
+A name means the same on every device; only the packing of weights depends on the device, and the record says how they are packed. A
+recipe that torchao no longer has, or that needs other hardware or another package, raises an error that says so. We do not let torchao
+change inductor's settings, because they apply to the whole process and so to the baseline too.
 
-A floor is what one linear layer kept in the worst of normal inputs and such with outliers, in bf16 and fp32 with K from 256 to 8192,
-less about a third. Outliers are what lowers those with activations in int8.
+A floor is the lowest SQNR of one linear layer that we measured with normal inputs and with outliers, in bf16 and fp32 with K from 256 to
+8192, less about a third. Outliers make the floors of recipes with int8 activations lower.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ FEWEST = 3.0
 
 
 def by_bits(bits: int, **others: Any) -> float:
-    """The floor of integers: six decibels for a bit, less two bits for the sign and what groups and rows lose."""
+    """Return the floor for integer weights: 6 dB per bit, less two bits for the sign and for sharing scales in a group or row."""
     return min(max(6.0 * bits - 12, FEWEST), EIGHT_BITS)
 
 
 def by_bits_and_activations(bits: int, **others: Any) -> float:
-    """The same where activations are in int8, which outliers leave some 24 dB of."""
+    """Return the floor for integer weights with int8 activations; with outliers these keep about 24 dB."""
     return min(by_bits(bits), 18.0)
 
 
 def of_codebook(bits: int) -> float:
-    """The floor of a table of so many bits."""
+    """Return the floor for weights from a table with 2**bits entries."""
     return min(max(6.0 * bits - 10, 4.0), EIGHT_BITS)
 
 
 @recipe("int8wo", floor=EIGHT_BITS)
 def int8wo() -> Any:
-    """Weights in int8, a scale for each row."""
+    """Weights in int8, one scale per row."""
     from torchao.quantization import Int8WeightOnlyConfig
 
     return Int8WeightOnlyConfig(set_inductor_config=False)
@@ -49,7 +49,7 @@ def int8wo() -> Any:
 
 @recipe("int8dq", floor=20, arithmetic="int8")
 def int8dq() -> Any:
-    """Weights and, as they come, activations in int8."""
+    """Weights and activations in int8, activations dynamically."""
     from torchao.quantization import Int8DynamicActivationInt8WeightConfig
 
     return Int8DynamicActivationInt8WeightConfig(set_inductor_config=False)
@@ -59,10 +59,10 @@ def int8dq() -> Any:
     "int8dq_prefill_wo_decode",
     floor=20,
     arithmetic="int8",
-    facts={"same_as": "int8dq: torchao 0.18 takes weight_only_decode and does nothing with it"},
+    facts={"same_as": "int8dq: torchao 0.18 accepts weight_only_decode and ignores it"},
 )
 def int8dq_prefill_wo_decode() -> Any:
-    """int8dq for many rows at a time, weights alone for one; torchao 0.18 takes the switch and does what int8dq does."""
+    """int8dq for many rows at a time, only weights in int8 for one row; torchao 0.18 ignores the switch and does the same as int8dq."""
     from torchao.quantization import Int8DynamicActivationInt8WeightConfig
 
     return Int8DynamicActivationInt8WeightConfig(weight_only_decode=True, set_inductor_config=False)
@@ -70,7 +70,7 @@ def int8dq_prefill_wo_decode() -> Any:
 
 @recipe("int4wo", floor=FOUR_BITS, words=(Word(GROUP, values=(32, 64, 128, 256)), HQQ))
 def int4wo(be: Any, group: int = 128, hqq: bool = False) -> Any:
-    """Weights in int4 by groups, chosen by HQQ if asked; packed for the CPU there, and in tiles for tensor cores on CUDA."""
+    """Weights in int4 by groups, chosen by HQQ if requested; packed for the CPU on a CPU, and in tiles for tensor cores on CUDA."""
     way = "hqq" if hqq else "tinygemm"
     if be.device == "cpu":
         if group == 256:
@@ -86,7 +86,7 @@ def int4wo(be: Any, group: int = 128, hqq: bool = False) -> Any:
 
 @recipe("intxwo", floor=by_bits, words=(BITS, ANY_GROUP))
 def intxwo(bits: int = 4, group: int = 32) -> Any:
-    """Weights of 1 to 8 bits by groups, held in int8; a group of 0 or less is a whole row."""
+    """Weights of 1 to 8 bits by groups, stored in int8; a group of 0 or less is a whole row."""
     from torchao.quantization import IntxWeightOnlyConfig
 
     return IntxWeightOnlyConfig(weight_dtype=_integer(bits), granularity=_granularity(group))
@@ -99,7 +99,7 @@ def intxwo(bits: int = 4, group: int = 32) -> Any:
     arithmetic="int8",
 )
 def int8_dynamic_activation_intx_weight(bits: int = 4, group: int = 32, asymmetric: bool = False) -> Any:
-    """Activations in int8 as they come, weights of 1 to 8 bits by groups, held in int8."""
+    """Dynamic activations in int8, and weights of 1 to 8 bits by groups, stored in int8."""
     from torchao.quantization import Int8DynamicActivationIntxWeightConfig
     from torchao.quantization.quant_primitives import MappingType
 
@@ -109,17 +109,17 @@ def int8_dynamic_activation_intx_weight(bits: int = 4, group: int = 32, asymmetr
 
 @recipe("uintx", floor=by_bits, words=(BITS, Word(GROUP), HQQ))
 def uintx(bits: int = 4, group: int = 64, hqq: bool = False) -> Any:
-    """Weights of 1 to 8 bits without a sign, packed."""
+    """Unsigned weights of 1 to 8 bits, packed."""
     raise Unsupported(
-        f"torchao {_version()} has no packed weights of {bits} bits but by the package gemlite",
+        f"torchao {_version()} has packed weights of {bits} bits only with the package gemlite",
         do=(f"use gemlitewo-{bits}-{group} where gemlite and Triton are installed, or " if bits in (4, 8) else "use ")
-        + f"intxwo-{bits}-{group}, which holds them in int8",
+        + f"intxwo-{bits}-{group}, which stores them in int8",
     )
 
 
 @recipe("gemlitewo", floor=by_bits, words=(Word("bits", values=(4, 8)), Word(GROUP)))
 def gemlitewo(be: Any, bits: int = 4, group: int = 64) -> Any:
-    """Weights of 4 bits by groups or 8 bits by rows, by gemlite's Triton kernels."""
+    """Weights of 4 bits by groups or 8 bits by rows, with gemlite's Triton kernels."""
     import importlib.util
 
     if be.device == "cpu" or importlib.util.find_spec("gemlite") is None:
@@ -131,7 +131,7 @@ def gemlitewo(be: Any, bits: int = 4, group: int = 64) -> Any:
 
 @recipe("float8wo", floor=24)
 def float8wo() -> Any:
-    """Weights in float8 (e4m3), a scale for each row."""
+    """Weights in float8 (e4m3), one scale per row."""
     from torchao.quantization import Float8WeightOnlyConfig
 
     return Float8WeightOnlyConfig(set_inductor_config=False)
@@ -139,7 +139,7 @@ def float8wo() -> Any:
 
 @recipe("float8dq", floor=18, words=(Word("scales", values=("tensor", "row")),), devices=("cuda", "xpu"), arithmetic="fp8e4m3")
 def float8dq(be: Any, scales: str = "tensor") -> Any:
-    """Weights and, as they come, activations in float8, a scale for the tensor or for each row; needs hardware that multiplies it."""
+    """Weights and activations in float8, activations dynamically, one scale per tensor or row; needs hardware that multiplies float8."""
     import torch
     from torchao.quantization import Float8DynamicActivationFloat8WeightConfig, PerRow, PerTensor
 
@@ -159,7 +159,7 @@ def nf4() -> Any:
 
 @recipe("nvfp4wo", floor=FOUR_BITS)
 def nvfp4wo() -> Any:
-    """Weights in NVFP4, blocks of 16 with a float8 scale."""
+    """Weights in NVFP4: blocks of 16 with a float8 scale each."""
     from torchao.prototype.mx_formats import NVFP4WeightOnlyConfig
 
     return NVFP4WeightOnlyConfig()
@@ -167,7 +167,7 @@ def nvfp4wo() -> Any:
 
 @recipe("codebook", floor=of_codebook, words=(BITS,))
 def codebook(bits: int = 4) -> Any:
-    """Weights as places in a table found by k-means."""
+    """Weights as indices into a table found by k-means."""
     import torch
     from torchao.prototype.quantization.codebook.codebook_quantized_tensor import CodebookWeightOnlyConfig
 
@@ -176,7 +176,7 @@ def codebook(bits: int = 4) -> Any:
 
 @recipe("semi-sparse", floor=EIGHT_BITS, devices=("cuda",))
 def semi_sparse() -> Any:
-    """Two of every four weights are zero, the smaller ones, in the layout of sparse tensor cores."""
+    """The two smaller of every four weights set to zero, in the layout of sparse tensor cores."""
 
     def change(model: Any) -> Any:
         from torchao.sparsity.sparse_api import SemiSparseWeightConfig, sparsify_
@@ -188,7 +188,7 @@ def semi_sparse() -> Any:
 
 @recipe("block-sparse", floor=EIGHT_BITS, words=(Word("block", values=(16, 32, 64, 128)),), devices=("cuda",))
 def block_sparse(block: int = 64) -> Any:
-    """Half of the square blocks of every weight are zero, the smaller ones, by Triton kernels."""
+    """The smaller half of the square blocks of every weight set to zero, with Triton kernels."""
 
     def change(model: Any) -> Any:
         from torchao.sparsity.sparse_api import BlockSparseWeightConfig, sparsify_
@@ -201,7 +201,7 @@ def block_sparse(block: int = 64) -> Any:
 
 
 def _gone(name: str, why: str) -> Any:
-    """A recipe that torchao had once, by the name it had."""
+    """Make a recipe for a name that torchao no longer has; it is always unsupported and says why."""
 
     def build() -> Any:
         raise Unsupported(f"torchao has no {name} any more: {why}")
@@ -235,7 +235,7 @@ def _version() -> str:
 
 
 def largest_two(weight: Any) -> Any:
-    """1 for the two largest of every four weights of a row, 0 for the others."""
+    """Return 1 for the two largest of every four weights of a row, 0 for the two smaller ones."""
     import torch
 
     if weight.shape[-1] % 4:
@@ -251,7 +251,7 @@ def two_of_four(weight: Any) -> bool:
 
 
 def larger_blocks(weight: Any, block: int) -> Any:
-    """1 for the half of the square blocks whose weights are larger, 0 for the others."""
+    """Return 1 for weights in the larger half of the square blocks, 0 for weights in the smaller half."""
     import torch
 
     sums = _in_blocks(weight.abs(), block).sum((1, 3))
@@ -261,7 +261,7 @@ def larger_blocks(weight: Any, block: int) -> Any:
 
 
 def half_of_blocks(weight: Any, block: int) -> bool:
-    """Whether at least half of the square blocks are zero; of an odd number, all but the larger half."""
+    """Whether at least half of the square blocks are zero, rounded down for an odd number of blocks."""
     empty = (_in_blocks(weight, block) == 0).all(3).all(1)
     return bool(empty.numel() > 1 and int(empty.sum()) >= empty.numel() // 2)
 

@@ -1,4 +1,4 @@
-"""A function of a user's file, called with nothing, and another one of them in its place."""
+"""A function from a user's file, called without arguments, and a variant that calls another function instead."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from steelyard.backends.base import Backend
 
 OTHER = "other"
-OWN = "a function of your own has nothing to be held against"
+OWN = "there is no reference to compare your own function with"
 
 
 @workload("call/function", axes={"fn": ["sys:getrecursionlimit"], "other": [""]}, tags=["function"])
 def function(fn: str, other: str, be: Backend) -> Task:
-    """A function of a file, FILE.py:NAME, or of a module, MODULE:NAME, called with nothing."""
+    """A function from a file, FILE.py:NAME, or from a module, MODULE:NAME, called without arguments."""
     return Task(_checked(fn, be), unverified=OWN, effective={OTHER: other} if other else {})
 
 
@@ -34,7 +34,7 @@ def _(fn: str, other: str, be: Backend) -> Task:
 
 @function.variant(OTHER, fresh=True)
 def _(task: Task, be: Backend) -> Task:
-    """The function that the axis `other` names, in place of the first; it must answer the same."""
+    """The function that the axis `other` names, instead of the first; it must return the same."""
     if OTHER not in task.effective:
         raise UsageError("no other function is named", do="-a other=FILE.py:NAME")
     return replace(task, fn=_checked(task.effective[OTHER], be), unverified="")
@@ -43,12 +43,12 @@ def _(task: Task, be: Backend) -> Task:
 def _checked(spot: str, be: Backend) -> Callable[[], Any]:
     found = find(spot)
     if be.device == "cpu" and cuda_in_use(found) is not None:
-        raise UsageError(f"{spot.rpartition(':')[2]} uses a CUDA device", why="its work would not be waited for", do="choose device cuda")
+        raise UsageError(f"{spot.rpartition(':')[2]} uses a CUDA device", why="on device cpu we would not wait for its work", do="-d cuda")
     return found
 
 
 def find(spot: str) -> Callable[[], Any]:
-    """The function that FILE.py:NAME or MODULE:NAME names, callable without arguments."""
+    """Return the function that FILE.py:NAME or MODULE:NAME names; it must be callable without arguments."""
     path, _, name = spot.rpartition(":")
     module = registry.load_file(path) if path.endswith(".py") else importlib.import_module(path)
     found = getattr(module, name, None)
@@ -59,14 +59,14 @@ def find(spot: str) -> Callable[[], Any]:
         raise UsageError(f"{name} is not a function but {type(found).__name__}", where=path)
     if needed := _needed(found):
         raise UsageError(
-            f"{name} needs {', '.join(needed)}", why="a side is called with nothing", do="make its inputs outside of it", where=path
+            f"{name} needs {', '.join(needed)}", why="it is called without arguments", do="make its inputs outside the function", where=path
         )
     called: Callable[[], Any] = found
     return called
 
 
 def _needed(fn: Callable[..., Any]) -> list[str]:
-    """Arguments without which it cannot be called, as far as it says."""
+    """Return the required arguments of a function, or none if it has no signature."""
     try:
         given = inspect.signature(fn).parameters.values()
     except (TypeError, ValueError):

@@ -97,4 +97,4 @@ def test_a_file_of_the_later_version_is_a_result_whatever_its_config_is(tmp_path
     file = tmp_path / "head.json"
     file.write_text(json.dumps({hash: {**row, "config": [1, 2]} for hash, row in head().items()}))
     assert main(["check", str(file)]) == PASS
-    assert "results · of hf" in capsys.readouterr().out
+    assert "results · from hf" in capsys.readouterr().out

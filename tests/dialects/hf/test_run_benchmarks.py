@@ -292,7 +292,7 @@ def test_the_originals_own_commands_run_in_a_folder_that_init_makes() -> None:
     assert summary("it/benchmark_results")["run_metadata"]["successful_benchmarks"] == 1
     assert "6 configurations" in python("mock_benchmark.py", folder="it/benches").stderr
     assert len(list(Path("it/benches/benchmark_results/mock_model").glob("*.json"))) == 1 and not Path("it/benches/.steelyard").exists()
-    assert "is there already" in python("-m", "steelyard.hf_bench", "init", code=2).stderr
+    assert "exists already" in python("-m", "steelyard.hf_bench", "init", code=2).stderr
     assert "no such file" in python("-m", "steelyard.hf_bench", "nowhere.py", code=2).stderr
 
 

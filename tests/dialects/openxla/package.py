@@ -100,8 +100,8 @@ HOSTILE_TOLD = {
     "ends": "the process ended while importing it: the worker exited with code 3",
     "raises": "Mute",
     "late": "ZeroDivisionError",
-    "cyclic": "something in it holds itself, or is nested too deep",
-    "odd": "is no Model",
+    "cyclic": "it contains itself, or is nested too deeply",
+    "odd": "is not of type Model",
 }
 ESCAPES = """\
 from openxla.benchmark import def_types, testdata

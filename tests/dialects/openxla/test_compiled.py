@@ -57,9 +57,9 @@ def test_what_is_none_is_refused_and_never_executed(text: str) -> None:
 
 def test_a_binding_is_applied_or_the_case_is_unsupported() -> None:
     assert binding("iree", str(HERE[0])) == ((("IREE_RUNTIME_FLAGS", f"--task_topology_cpu_ids={HERE[0]}"),), "")
-    assert "no CPUs" in binding("iree", "4000")[1] and "no CPUs" in binding("iree", "x")[1]
+    assert "none of the CPUs" in binding("iree", "4000")[1] and "none of the CPUs" in binding("iree", "x")[1]
     assert binding("tflite", f"{(1 << max(HERE) + 8) - 1:x}") == ((("STEELYARD_CPUS", ",".join(map(str, HERE))),), "")
-    assert "0 names no CPUs of these" in binding("tflite", "0")[1] and "mask in hex" in binding("tflite", "0,1")[1]
+    assert "0 names none of the CPUs" in binding("tflite", "0")[1] and "mask in hex" in binding("tflite", "0,1")[1]
     assert "mask" not in binding("iree", "4000")[1]
     assert binding("hlo", str(HERE[0])) == ((("STEELYARD_CPUS", str(HERE[0])),), "") and binding("hlo", "") == ((), "")
 
@@ -130,7 +130,7 @@ def test_a_folder_with_a_broken_manifest_and_a_binding_of_nothing_cost_themselve
         "benchmark_name", "framework", "data_type", "batch_size", "compiler", "device", "tags", "model_name", "num_threads",
         "task_topology_cpu_ids",
     }  # fmt: skip
-    assert told["CUT"].startswith("failed: there/CUT/manifest.json") and told["SOUND"].startswith("unsupported: 0|1 names no CPUs")
+    assert told["CUT"].startswith("failed: there/CUT/manifest.json") and told["SOUND"].startswith("unsupported: 0|1 names none of the CPUs")
 
 
 def test_a_model_of_the_suite_is_told_as_its_definition_says(tmp_path: Path) -> None:

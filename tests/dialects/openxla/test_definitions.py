@@ -158,12 +158,12 @@ def model(name: str, tags: tuple[str, ...] = (), impl: ModelImplementation = IMP
 
 JAX = ModelImplementation("J", [], ModelFrameworkType.JAX, module_path="j")
 MISTAKES = [
-    (model("A_BATCH1", ("batch-16",), batch_size=1), "its tag says batch 16, and batch_size is 1"),
-    (model("A_BATCH8", batch_size=1), "its name says batch 8, and batch_size is 1"),
-    (model("A_SEQLEN8", ("seqlen-8",), seq_len=16), "its tag says seqlen 8, and seq_len is 16"),
-    (model("A_FP16", ("fp32",), data_type="fp16"), "its tag says fp32, and data_type is fp16"),
-    (model("A_BF16", data_type="fp16"), "its name says bf16, and data_type is fp16"),
-    (model("GPT2_PIPELINE_TF_1", impl=JAX), "its name says TF, and its framework is JAX"),
+    (model("A_BATCH1", ("batch-16",), batch_size=1), "its tag says batch 16, but batch_size is 1"),
+    (model("A_BATCH8", batch_size=1), "its name says batch 8, but batch_size is 1"),
+    (model("A_SEQLEN8", ("seqlen-8",), seq_len=16), "its tag says seqlen 8, but seq_len is 16"),
+    (model("A_FP16", ("fp32",), data_type="fp16"), "its tag says fp32, but data_type is fp16"),
+    (model("A_BF16", data_type="fp16"), "its name says bf16, but data_type is fp16"),
+    (model("GPT2_PIPELINE_TF_1", impl=JAX), "its name says TF, but its framework is JAX"),
     (model("A", exported=[ModelArtifactType.TFLITE_FP32]), "it declares TFLITE_FP32, which no export of PYTORCH makes"),
     (model("A", impl=ModelImplementation("N", [], ModelFrameworkType.PYTORCH)), "no module_path"),
     (model("A", data_type="fp99"), "no data_type named 'fp99'; did you mean fp"),
@@ -186,8 +186,8 @@ def test_the_lint_finds_doubles_strangers_and_what_no_case_has() -> None:
     )
     found = [str(item) for item in findings(DefinitionSet((other, other), (case, case, wrong), (ListTrouble("f.py:3", "TypeError"),)))]
     for told in (
-        "wrong  f.py:3: TypeError", "wrong  B: 2 models have this name", "2 cases have this name", "is not among all models",
-        f"wrong  models/VIT/inputs/X: its model and input make models/A/inputs/{DEFAULT}", "doubtful  B: no case has this model",
+        "wrong  f.py:3: TypeError", "wrong  B: 2 models have this name", "2 cases have this name", "is not in ALL_MODELS",
+        f"wrong  models/VIT/inputs/X: its model and input make the name models/A/inputs/{DEFAULT}", "doubtful  B: no case uses this model",
     ):  # fmt: skip
         assert any(told in line for line in found), told
 

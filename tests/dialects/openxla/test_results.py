@@ -81,7 +81,7 @@ def test_run_measures_again_what_the_suite_has_and_never_imports_what_a_file_nam
     file = tmp_path / "r.json"
     file.write_text(json.dumps({"benchmarks": [entry(name="models/X/inputs/Y", median_latency_ms=1.0)]}))
     assert main(["run", str(file)]) == USAGE
-    assert "no benchmark of the suite: 'models/X/inputs/Y'" in capsys.readouterr().err
+    assert "not in the suite: 'models/X/inputs/Y'" in capsys.readouterr().err
     file.write_text(json.dumps({"benchmarks": [entry(median_latency_ms=1.0, steelyard={"status": "ok", "preset": "tiny"})]}))
     experiment = config.read(file)
     [row] = experiment.rows

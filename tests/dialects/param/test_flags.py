@@ -74,7 +74,7 @@ def test_spellings(words: str, key: str, value: Any) -> None:
         ("--cupti-profiler", "--cupti-profiler looks at an NVIDIA GPU"),
         ("--ncu", "--ncu looks at an NVIDIA GPU"),
         ("--nsys", "--nsys looks at an NVIDIA GPU"),
-        ("--run-batch-size 0", "--run-batch-size is a whole number from 1"),
+        ("--run-batch-size 0", "--run-batch-size must be a whole number from 1"),
         ("--timeout 0s", "--timeout must be more than 0"),
         ("--wramup 2", "did you mean --warmup"),
     ],

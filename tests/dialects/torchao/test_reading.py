@@ -121,7 +121,7 @@ MISTAKES: list[tuple[dict[str, Any], str]] = [
     ({"quantization_config_recipe_name": []}, "did you mean quantization_config_recipe_names"),
     ({"benchmark_mode": "trainin"}, "did you mean training"),
     ({"sparsity_config_recipe_names": ["None"]}, "write null"),
-    ({"sparsity_config_recipe_names": ["diagonal"]}, 'sparsity_config_recipe_names[0]: no sparsity recipe is "diagonal"'),
+    ({"sparsity_config_recipe_names": ["diagonal"]}, 'sparsity_config_recipe_names[0]: "diagonal" is not a sparsity recipe'),
     ({"sparsity_config_recipe_names": [124]}, 'write "2:4"'),
     ({"sparsity_config_recipe_names": ["semi"]}, "fits none of these recipes"),
     ({"quantization_config_recipe_names": "int8wo"}, "expected a list of names"),

@@ -132,4 +132,4 @@ def test_show_compare_gate_and_report_take_them(
     assert "1.25" in capsys.readouterr().out
     assert main(["gate", "a.csv", "b.csv"]) == PASS
     assert main(["report", "a.csv", "b.csv", "-o", "x.html"]) == PASS and Path("x.html").exists()
-    assert main(["check", "a.csv", "a.json"]) == PASS and "of torchao" in capsys.readouterr().out
+    assert main(["check", "a.csv", "a.json"]) == PASS and "from torchao" in capsys.readouterr().out

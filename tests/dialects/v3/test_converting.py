@@ -68,7 +68,7 @@ def test_convert_to_v3_is_the_same_by_both_commands(said: Said, tmp_path: Path) 
     assert "r.csv · saved r.json" in said("convert", "r.csv", "--to", "v3", "-o", "r.json")[1]
     assert "r.json exists" in said("convert", "r.csv", "--to", "v3", "-o", "r.json", code=2)[1]
     assert "a CSV file holds results" in said("convert", "r.csv", code=2)[1]
-    assert "no dialect that results can be written in named 'v4'" in said("convert", "r.csv", "--to", "v4", code=2)[1]
+    assert "no format for results named 'v4'" in said("convert", "r.csv", "--to", "v4", code=2)[1]
 
 
 def test_every_number_of_tritonbench_is_a_record(said: Said, tmp_path: Path) -> None:

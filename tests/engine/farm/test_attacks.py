@@ -201,7 +201,7 @@ ATTACKS: dict[Attack, str] = {
     no_record: "a station sent what is not a record",
     deep_record: "a station sent what is not a record",
     gap: "an answer is missing",
-    bad_samples: "samples 'time' are no '|O' values",
+    bad_samples: "samples 'time' are not '|O' values",
     no_message: "a message cannot be read",
     wrong_way: "a station sent a Kept",
     leaving_piece: "an attachment is called 'attachments/../../../../tmp/gotcha'",
@@ -279,7 +279,7 @@ def test_a_station_that_is_refused_again_and_again_is_told_to_end(tmp_path: Path
             assert await last.receive() == Farewell("it was refused before")
             last.close()
             await well(stage)
-        assert "station one: it comes again; it was refused 3 times" in refusals(stage)
+        assert "station one: it reconnected; it was refused 3 times" in refusals(stage)
 
     play(scene)
 
@@ -313,7 +313,7 @@ def test_connections_that_say_nothing_are_few_at_once_and_told_of(tmp_path: Path
             await well(stage)
         told = refusals(stage).splitlines()
         assert sum("too many connections at once" in line for line in told) == 2
-        assert sum("a peer proved nothing" in line for line in told) == 3
+        assert sum("a peer did not prove" in line for line in told) == 3
 
     play(scene)
 
@@ -333,7 +333,7 @@ def test_names_and_files_on_their_way_have_an_end(tmp_path: Path, monkeypatch: p
             for name in "ab":
                 one.channel.send(AttachmentPiece(offer.mark, 1, f"attachments/{name}", b"xx"))
             await well(stage)
-        assert "of attachments are on their way" in refusals(stage)
+        assert "of attachments are incomplete" in refusals(stage)
 
     play(scene)
 

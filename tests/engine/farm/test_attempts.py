@@ -111,7 +111,7 @@ def test_a_case_that_takes_its_station_with_it_again_and_again_is_crashed(tmp_pa
                 one.channel.close()
             await stage.station(life="4")
         [record] = read_run(stage.writer.path).records
-        assert record.status == "crashed" and record.reason.startswith("3 stations were lost at it: host-one (one)")
+        assert record.status == "crashed" and record.reason.startswith("3 stations were lost while measuring it: host-one (one)")
 
     play(scene)
 
@@ -126,7 +126,7 @@ def test_a_group_that_a_host_cannot_do_goes_to_another_one(tmp_path: Path) -> No
             two.measure(await two.offer())
         [record] = read_run(stage.writer.path).records
         assert record.status == "ok" and record.effective["host"]["station"] == "two"
-        assert any("could not do" in note and "cannot open the lock" in note for note in stage.watch.notes)
+        assert any("could not measure" in note and "cannot open the lock" in note for note in stage.watch.notes)
 
     play(scene)
 
@@ -221,7 +221,7 @@ def test_a_station_that_runs_and_never_joins_is_not_waited_for_for_ever() -> Non
     roster = Roster(launcher)
     roster.look(0.0)
     assert [state.name for state in roster.coming([], LATE - 1)] == ["one"] and roster.coming(["one"], 0.0) == []
-    assert roster.coming([], LATE) == [] and "has not joined in 30 minutes" in roster.reasons()[0]
+    assert roster.coming([], LATE) == [] and "did not join within 30 minutes" in roster.reasons()[0]
     launcher.known["one"] = StationState("one", "waiting", "Priority")
     roster.look(LATE)
     assert [state.name for state in roster.coming([], 100 * LATE)] == ["one"], "a queue may be as long as it likes"

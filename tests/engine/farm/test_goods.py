@@ -76,7 +76,7 @@ def archive(names: Sequence[str]) -> bytes:
 def test_an_archive_that_leads_out_of_its_place_is_refused(name: str, tmp_path: Path) -> None:
     inside = tmp_path / "deep" / "files"
     inside.mkdir(parents=True)
-    with pytest.raises(SteelyardError, match="leads out of its place"):
+    with pytest.raises(SteelyardError, match="leads out of its folder"):
         goods.unpack(archive([name]), inside)
     assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == []
 

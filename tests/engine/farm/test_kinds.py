@@ -242,6 +242,6 @@ def test_what_no_host_fits_is_unsupported_once_all_are_there(tmp_path: Path) -> 
             stage.conductor.dispatcher.waiting.add(0, GroupNeeds((("tpu", 1),)))
             await stage.station()
         [record] = read_run(stage.writer.path).records
-        assert (record.status, record.reason) == ("unsupported", "no host of the farm fits: it has no tpu")
+        assert (record.status, record.reason) == ("unsupported", "no host can run it: it has no tpu")
 
     play(scene)

@@ -56,7 +56,7 @@ def test_a_profile_says_all_there_is_to_say(file: Callable[[str], None]) -> None
 @pytest.mark.parametrize(
     ("read", "text", "says"),
     [
-        (slurm.read_profile, 'lines = ["--wrap=rm"]', "--wrap is not for a profile"),
+        (slurm.read_profile, 'lines = ["--wrap=rm"]', "--wrap cannot be set in a profile"),
         (slurm.read_profile, 'lines = ["-p gpu"]', "expected an option such as --gres=gpu:1"),
         (slurm.read_profile, 'lines = ["--comment=a\\nb"]', "control characters|expected"),
         (slurm.read_profile, "count = 0", "expected a number from 1 to"),

@@ -47,7 +47,7 @@ def test_a_request_of_known_times_is_drawn_at_those_times(mock: dict[str, Any]) 
     rows = [row for row in charts.timeline_rows(mock) if row["track"] == "compile"]
     assert [row["kind"] for row in rows] == ["first", *["token"] * 7, "end"]
     assert [row["time"] for row in rows] == pytest.approx([0.12 + 0.101 * at for at in range(8)] + [0.928])
-    assert rows[2]["text"] == "token 3 at 322 ms, 101 ms after the one before" and rows[-1]["text"] == "over at 928 ms"
+    assert rows[2]["text"] == "token 3 at 322 ms, 101 ms after the one before" and rows[-1]["text"] == "ended at 928 ms"
 
 
 def test_the_point_of_a_case_is_the_one_that_is_drawn(mock: dict[str, Any]) -> None:

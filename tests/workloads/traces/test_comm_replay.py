@@ -47,9 +47,9 @@ class TestMeeting:
         ("first", "second", "message"),
         [
             ([CommCall(1, "all_reduce", sends=(4,))], [CommCall(1, "barrier")], "rank 0 all_reduce of 4 float32 .node 1., rank 1 barrier"),
-            ([CommCall(1, "all_reduce", sends=(4,))], [CommCall(1, "all_reduce", sends=(5,))], "ranks make other calls: call 0"),
+            ([CommCall(1, "all_reduce", sends=(4,))], [CommCall(1, "all_reduce", sends=(5,))], "ranks make different calls: call 0"),
             ([CommCall(1, "barrier")], [], "rank 0 1, rank 1 0"),
-            ([CommCall(1, "send", sends=(4,), peer=1)], [], "rank 0 sends 1 messages of 4 elements to rank 1, which awaits 0"),
+            ([CommCall(1, "send", sends=(4,), peer=1)], [], "rank 0 sends 1 messages of 4 elements to rank 1, which expects 0"),
             ([], [CommCall(1, "recv", receives=(4,), peer=0)], "sends 0 messages"),
         ],
     )
@@ -58,7 +58,7 @@ class TestMeeting:
             Meeting(0, 2, [first, second], {"": (0, 1)})._check("t.json")
 
     def test_partners_that_are_not_there_are_refused(self) -> None:
-        with pytest.raises(UsageError, match="with rank 7 of 2"):
+        with pytest.raises(UsageError, match="with rank 7 of a group of 2"):
             Meeting(0, 2, [[CommCall(1, "broadcast", sends=(4,), peer=7)], []], {"": (0, 1)})._check("t.json")
         with pytest.raises(UsageError, match="in group 3, to which it does not belong"):
             Meeting(0, 2, [[CommCall(1, "barrier", "3")], []], {"3": (1,)})._check("t.json")
@@ -70,7 +70,7 @@ class TestMeeting:
         assert [one[0].group for one in renamed] == ["5 of 0,2", "5 of 1", "6"]
 
     def test_a_group_of_more_ranks_than_there_are_is_refused(self) -> None:
-        with pytest.raises(UsageError, match="group 3 has rank 5, and 2 ranks replay"):
+        with pytest.raises(UsageError, match="group 3 has rank 5, but only 2 ranks replay"):
             Meeting(0, 2, [[], []], {"3": (1, 5)})._check("t.json")
 
     def test_an_uneven_exchange_gets_equal_parts(self) -> None:
@@ -227,4 +227,4 @@ def test_in_one_process_collectives_between_operators_are_skipped_with_the_reaso
     words = {"what": "full", "subgraph": "", "step": None, "skip": None, "imports": None, "allocation": "auto", "coverage": 0}
     told = body(file=str(path), be=Torch(), settings=Settings(), **words).effective["replay"]
     assert (told["operators"], told["replayed"]) == (2, 1)
-    assert told["skipped"] == [{"operator": "c10d::allreduce_", "count": 1, "why": "a collective: one process replays none"}]
+    assert told["skipped"] == [{"operator": "c10d::allreduce_", "count": 1, "why": "a collective: a single process replays none"}]

@@ -1,7 +1,7 @@
 """Results of other tools, read as runs, so that `compare` and `gate` work on what a team already has.
 
-A file is recognised by what it holds, never by its name, and nothing in it is trusted: sizes are bounded, every value is
-checked, names are cleaned, and paths in it are followed only beside the file.
+A file is recognised by its content, never by its name, and nothing in it is trusted: sizes are limited, every value is
+checked, names are cleaned, and paths in it are only followed to files beside it.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ OWN = {
     "pyperf": pyperf, "pytest-benchmark": pytest_benchmark, "nvbench": nvbench, "google-benchmark": google_benchmark,
     "tritonbench": tritonbench, "hyperfine": hyperfine,
 }  # fmt: skip
-"""Tools of which only results are read; each module has `fits` and `read`."""
+"""Tools whose results we read, without any other support for the tool; each module has `fits` and `read`."""
 
 
 def readers() -> Iterator[tuple[str, Any]]:
-    """The readers of results: those above, then dialects that have one; an installed dialect is loaded only if no earlier reader fits."""
+    """Yield the readers of results: first OWN, then those of dialects; an installed dialect is loaded only if no earlier reader fits."""
     yield from OWN.items()
     for dialect in registry.dialects():
         if dialect.results:
@@ -40,7 +40,7 @@ def readers() -> Iterator[tuple[str, Any]]:
 
 
 def named(ref: str) -> tuple[Run, ...] | None:
-    """The runs that `FILE`, `FOLDER` or `FILE#2` means; None where there is no such file or folder of another tool."""
+    """The runs that `FILE`, `FOLDER` or `FILE#2` refers to; None if there is no such file or folder of another tool."""
     name, sign, number = ref.rpartition("#")
     whole, part = existing(ref), existing(name)
     if whole and holds_results(whole):
@@ -54,14 +54,14 @@ def named(ref: str) -> tuple[Run, ...] | None:
 
 
 def holds_results(path: Path) -> bool:
-    """Whether a path may be another tool's: a file that is not a run's, or a folder of files that is not a run."""
+    """Whether a path may hold another tool's results: a file that is not a run's, or a folder with files that is not a run."""
     if path.is_file():
         return path.name != "run.jsonl"
     return path.is_dir() and not (path / "run.jsonl").exists() and bool(files_in(path))
 
 
 def files_in(folder: Path) -> list[Path]:
-    """The files right in a folder that may hold results."""
+    """The files directly in a folder that may hold results."""
     try:
         return sorted(path for path in folder.iterdir() if path.name.endswith(ENDINGS) and path.is_file())
     except OSError as error:
@@ -69,7 +69,7 @@ def files_in(folder: Path) -> list[Path]:
 
 
 def read_any(path: Path) -> tuple[Run, ...]:
-    """The results in a file, or in all files right in a folder, oldest first; a file there without results is a warning."""
+    """The results in a file, or in all files directly in a folder, oldest first; a file there without results is a warning."""
     if not path.is_dir():
         return read_file(path)
     runs: list[Run] = []
@@ -95,7 +95,7 @@ def read_file(path: Path) -> tuple[Run, ...]:
             found = reader.read(data, path)
             sources = [source for source in ([found] if isinstance(found, ForeignSource) else found) if source.results]
             if not sources:
-                raise StoreError(f"no results in {str(path)!r}", why=f"it is a file of {tool}, and holds no benchmark that can be read")
+                raise StoreError(f"no results in {str(path)!r}", why=f"it is a file of {tool}, but has no benchmark that can be read")
             return _told_apart([as_runs(tool, path, source) for source in sources])
     raise StoreError(
         f"not a file of results: {str(path)!r}",
@@ -105,7 +105,7 @@ def read_file(path: Path) -> tuple[Run, ...]:
 
 
 def _told_apart(occasions: Sequence[Sequence[Run]]) -> tuple[Run, ...]:
-    """The runs of a file that was written on several occasions, numbered through."""
+    """The runs of a file that was written on several occasions, numbered consecutively."""
     runs = [run for occasion in occasions for run in occasion]
     if len(occasions) == 1:
         return tuple(runs)
@@ -128,7 +128,7 @@ def _load(path: Path) -> Any:
 
 
 def _lenient(content: bytes, path: Path, why: str) -> Any:
-    """Python's own writer puts NaN and Infinity into JSON, which strict readers refuse; they become null."""
+    """Read JSON with NaN and Infinity, which Python writes and strict readers refuse, as null; else try the readers of line formats."""
     try:
         return json.loads(content, parse_constant=lambda _: None)
     except (ValueError, RecursionError):

@@ -1,7 +1,7 @@
-"""hyperfine: what `hyperfine --export-json FILE` wrote is read, and runs are written as such a file.
+"""hyperfine: reads files of `hyperfine --export-json FILE`, and writes runs as such files.
 
-Read: the wall time of every run where they were kept, else their median and spread. Written: every case that has a time and whose
-samples are still there, as its tools (plots, tables) read them.
+Reads the wall time of every run if the file has them, else their median and spread. Writes every case that has a time and still
+has its samples, so that hyperfine's own tools (plots, tables) can read them.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ STATISTICS = {"mean", "median", "min", "max"}
 
 
 def fits(data: Any) -> bool:
-    """A list of results, each of a command with its statistics."""
+    """Whether a file has a list of results, each a command with its statistics."""
     results = parts.rows(data.get("results")) if isinstance(data, dict) else []
     return any(isinstance(item.get("command"), str) and item.keys() >= STATISTICS for item in results)
 
 
 def read(data: Any, path: Path) -> ForeignSource:
-    """One result per command, by its text or the name that it was given; parameters are in the text already."""
+    """One result per command, named by its text or the name that it was given; the text already contains parameters."""
     return ForeignSource([_result(item) for item in parts.rows(data.get("results"))])
 
 
@@ -40,7 +40,7 @@ def _result(item: dict[str, Any]) -> ForeignResult:
     codes = found if isinstance(found, list) else []
     failed = [code for code in codes if code != 0]
     if failed:
-        return ForeignResult(name, (), "failed", f"{len(failed)} of {len(codes)} runs ended with another exit code than 0")
+        return ForeignResult(name, (), "failed", f"{len(failed)} of {len(codes)} runs ended with an exit code other than 0")
     figure = parts.time_of(times) if isinstance(times, list) else None
     runs, spread = len(times) if isinstance(times, list) else 0, parts.number(item.get("stddev"))
     half = parts.NORMAL_95 * spread / math.sqrt(runs) if spread is not None and runs > 1 else None
@@ -49,15 +49,15 @@ def _result(item: dict[str, Any]) -> ForeignResult:
 
 
 def text(run: Run) -> str:
-    """A run as hyperfine writes one."""
+    """A run in hyperfine's format."""
     results = [result for record in run.records if record.status == "ok" for result in [_written(run, record)] if result]
     if not results:
-        raise UsageError(f"run {run.id} has nothing that hyperfine's format can hold", why="no case of it is ok and kept its samples")
+        raise UsageError(f"run {run.id} has nothing that hyperfine's format can hold", why="none of its cases is ok and has its samples")
     return json.dumps({"results": results}, indent=2) + "\n"
 
 
 def _written(run: Run, record: Record) -> dict[str, Any]:
-    """One result; its statistics are of the very times in it, those of runs that were disturbed left out as everywhere."""
+    """One result, with the statistics of exactly the times in it; as everywhere, preempted runs are left out."""
     kept = {series.name: run.array(series) for series in record.samples if series.name in ("block_time", "preempted")}
     if "block_time" not in kept:
         return {}
@@ -78,7 +78,7 @@ def _written(run: Run, record: Record) -> dict[str, Any]:
 
 
 def _command(record: Record) -> str:
-    """A program by its name, else its line; any other case by its id."""
+    """A program's name, else its command line; for any other case its id."""
     params = record.case.get("params") or {}
     if record.case.get("workload") != PROGRAM:
         return record.id

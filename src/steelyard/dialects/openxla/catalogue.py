@@ -1,4 +1,4 @@
-"""All known definitions: those of the suite, and those of folders that a user names; and how one is chosen by its name."""
+"""All known definitions, from the suite or from folders that a user names, and the choice of cases by name."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from steelyard.errors import UsageError
 
 @dataclass(frozen=True)
 class DefinitionSet:
-    """Models, benchmark cases, and what is wrong with others; `paths` are where their modules are looked for."""
+    """Models, benchmark cases, and definitions that cannot be used, with reasons; `paths` are the folders of the models' modules."""
 
     models: tuple[Model, ...] = ()
     cases: tuple[BenchmarkCase, ...] = ()
@@ -30,13 +30,13 @@ class DefinitionSet:
 
 
 def of_suite(preset: str = "") -> DefinitionSet:
-    """The suite's own, in the sizes of a preset where one is named."""
+    """Return the suite's own definitions, in the sizes of a preset if one is named."""
     held = DefinitionSet(tuple(suite.ALL_MODELS), tuple(suite.ALL_BENCHMARKS))
     return sized(held, preset) if preset else held
 
 
 def sized(held: DefinitionSet, preset: str) -> DefinitionSet:
-    """The same in another size: a parameter of every model of ours."""
+    """Return the same definitions with the parameter `preset` in every model."""
 
     def other(model: Model) -> Model:
         return replace(model, model_parameters={**model.model_parameters, "preset": preset})
@@ -46,32 +46,31 @@ def sized(held: DefinitionSet, preset: str) -> DefinitionSet:
 
 
 def of_folder(path: Path, place: Place | None = None) -> DefinitionSet:
-    """A user's own, whose Python runs in a worker because the user named it."""
+    """Return the definitions in a folder or file that the user named; its Python code runs in a worker."""
     if not path.exists():
         raise UsageError(f"there is no {path}", do="name the folder or the file of your definitions")
     folder = shim.folder(path)
     if not folder.files:
         do = f"write {' and '.join(shim.KINDS)} in files such as model_definitions.py and benchmark_definitions.py, or name the file"
-        raise UsageError(f"no definitions in {path}", why=f"it has no file {folder.pattern}", do=do)
+        raise UsageError(f"no definitions in {path}", why=f"no file in it is named {folder.pattern}", do=do)
     held, troubles = listed(replace(place or Place(), paths=folder.roots), folder, shim.__name__, shim.KINDS)
     return DefinitionSet(tuple(held[shim.MODELS]), tuple(held[shim.BENCHMARKS]), tuple(troubles), folder.roots)
 
 
 def gathered(folders: Sequence[Path], preset: str = "", place: Place | None = None) -> DefinitionSet:
-    """What a command works on: the definitions of the folders that it names, or those of the suite."""
+    """Return the definitions in the folders that a command names, or those of the suite if it names none."""
     return sum((of_folder(path, place) for path in folders), DefinitionSet()) if folders else of_suite(preset)
 
 
 def tool_of(case: BenchmarkCase) -> str:
-    """The tool that runs a case at framework level; empty where none does."""
+    """Return the tool that runs a case at framework level, or an empty text if none does."""
     return next((tool for tool, kinds in suite.FRAMEWORKS.items() if case.model.model_impl.framework_type in kinds), "")
 
 
 def choose(held: DefinitionSet, tool: str, patterns: Sequence[str]) -> DefinitionSet:
-    """The cases of a tool whose whole name a pattern fits, each once, and the definitions in trouble that they mean too.
+    """Return a tool's cases whose whole name matches a pattern, each once, and the broken definitions that match one.
 
-    A pattern that fits nothing is an error that names all there are. Different cases with one name are errors, as results would mix them
-    up.
+    A pattern that matches nothing is an error that lists all names. Different cases with one name are errors: results would mix them up.
     """
     known = {case.name: case for case in held.cases if tool_of(case) == tool}
     broken = {item.name: item for item in held.troubles if item.list == shim.BENCHMARKS}

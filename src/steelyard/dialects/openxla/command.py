@@ -1,4 +1,4 @@
-"""`steelyard as openxla`: the tools of OpenXLA's comparative benchmarks with their flags, and what looks at definitions."""
+"""`steelyard as openxla`: the tools of OpenXLA's comparative benchmarks with their flags, and commands that list and check definitions."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ NIGHTLY = {
     "pytorch": (("RESNET50", "BERT_LARGE"), "PT", 20),
     "tensorflow": (("RESNET50", "BERT_LARGE", "T5_LARGE", "EFFICIENTNETB7"), "TF", 5),
 }
-"""What `benchmark-all` runs of each tool: families in fp32, the mark of the framework in their names, and iterations on a CPU."""
+"""What `benchmark-all` runs with each tool: families in fp32, the framework's part of their names, and iterations on a CPU."""
 CPU_BATCHES = {"BERT_LARGE": "1|32|64", "T5_LARGE": "1|16|32", "T5_4CG_LARGE": "1|16|32"}
 STARTED = {
     "hlo": ("--hlo-tool",), "iree": ("--iree-run-module-path", "--iree-benchmark-module-path"), "tflite": ("--tflite-benchmark-binary",),
 }  # fmt: skip
-"""Of each tool of the compiler level, the programs that the original started."""
+"""The original's flags for the programs that its compiler-level tools start; they are accepted and ignored."""
 GPU_ITERATIONS, CPU_BATCH = 50, "1|64|128"
 
 
@@ -42,7 +42,7 @@ class Tools(Names):
 
 @click.group("openxla", cls=Tools, context_settings=CONTEXT)
 def command() -> None:
-    """OpenXLA's comparative benchmarks: models by name in JAX, PyTorch and TensorFlow, and your own by --definitions.
+    """OpenXLA's comparative benchmarks: the suite's models in JAX, PyTorch and TensorFlow, and your own with --definitions.
 
     \b
     steelyard as openxla pytorch -name "models/EXAMPLE_FP32_PT_BATCH.+" -device host-cpu -o results.json --generate-artifacts
@@ -51,18 +51,18 @@ def command() -> None:
 
 
 def definitions(text: str) -> Callable[[Any], Any]:
-    """The flag that names folders of definitions, and what they are for."""
+    """Return the flag that names folders of definitions; `text` is its help."""
     return click.option("--definitions", multiple=True, type=FILE, metavar="DIR", help=text)
 
 
-DEFINITIONS = definitions("Yours, in place of the suite's; repeatable.")
+DEFINITIONS = definitions("Folder or file of your definitions, instead of the suite's; repeatable.")
 OFFLINE = spelt("--no-download", "offline", is_flag=True, help="Download no inputs and no artifacts.")
 COMMON = (
-    spelt("--run-in-process", "in_process", is_flag=True, help="All cases in one process, instead of a process each."),
-    spelt("--root-dir", "root", type=FILE, metavar="DIR", help="Where inputs are kept.  [default: TMPDIR/openxla-benchmark]"),
+    spelt("--run-in-process", "in_process", is_flag=True, help="Run all cases in one process instead of one process each."),
+    spelt("--root-dir", "root", type=FILE, metavar="DIR", help="Folder for inputs.  [default: TMPDIR/openxla-benchmark]"),
     spelt("--generate-artifacts", "artifacts", is_flag=True, help="Write the inputs of each model to DIR/MODEL/inputs_npy.tgz."),
     OFFLINE,
-    spelt("--verbose", is_flag=True, help="Print each result as it comes."),
+    spelt("--verbose", is_flag=True, help="Print each result as it arrives."),
     DEFINITIONS,
     spelt("--preset", type=click.Choice(["tiny", "small", "full"]), default="full", show_default=True, help="Size of the suite's models."),
     ENV,
@@ -72,16 +72,16 @@ COMMON = (
 
 
 def tool_command(tool: str) -> click.Command:
-    """A tool with the flags and defaults of the original."""
+    """Return the command of one tool, with the original's flags and defaults."""
     from steelyard.dialects.openxla.definitions import DEVICES
     from steelyard.dialects.openxla.session import COMPILERS
 
     @click.command(tool, context_settings=CONTEXT, help=f"Run benchmarks of models in {tool} and add their results to a JSON file.")
     @with_options(
-        spelt("-o", "--output", type=FILE, required=True, metavar="FILE.json", help="Where results are added."),
-        spelt("-name", "--benchmark-name", "name", required=True, metavar="REGEX", help="Must match the whole name, such as models/BERT.+"),
-        spelt("-device", "--target-device", "device", required=True, type=click.Choice([*DEVICES]), help="Machine's name in the results."),
-        spelt("-w", "--warmup-iterations", "warmup", type=LEAST_0, default=5, show_default=True, help="Calls before."),
+        spelt("-o", "--output", type=FILE, required=True, metavar="FILE.json", help="File to add results to."),
+        spelt("-name", "--benchmark-name", "name", required=True, metavar="REGEX", help="Must match a whole name, such as models/BERT.+"),
+        spelt("-device", "--target-device", "device", required=True, type=click.Choice([*DEVICES]), help="Machine name in the results."),
+        spelt("-w", "--warmup-iterations", "warmup", type=LEAST_0, default=5, show_default=True, help="Warm-up calls."),
         spelt("-iter", "--iterations", type=LEAST_1, default=100, show_default=True, help="Timed calls."),
         spelt("-c", "--compiler", type=click.Choice(COMPILERS[tool]), default=COMPILERS[tool][0], show_default=True, help="Compiler."),
         *COMMON,
@@ -101,7 +101,7 @@ def _options(offline: bool, preset: str, root: Path | None, **given: Any) -> Too
 
 
 def perform(several: Sequence[ToolOptions]) -> int:
-    """Run tools one after the other; results written so far are kept if a later one fails."""
+    """Run tools one after another and return the exit code; results written so far are kept if a later tool fails."""
     from steelyard.dialects.openxla.compiled import CompilerOptions, CompilerRun
     from steelyard.dialects.openxla.session import SuiteRun
     from steelyard.errors import exit_code
@@ -124,13 +124,13 @@ def perform(several: Sequence[ToolOptions]) -> int:
 
 
 def _loud(text: str) -> None:
-    """Without --verbose only failures are printed."""
+    """Print a line if it reports a failure, which is all that is shown without --verbose."""
     if text.startswith("error") or ": " in text.partition("  ")[2]:
         tell(text)
 
 
 def nightly(tool: str, device: str) -> tuple[tuple[str, ...], int]:
-    """The patterns and iterations of a tool on a device; one that has no list is an error."""
+    """Return a tool's name patterns and iterations on a device; a device without a list is an error."""
     families, mark, iterations = NIGHTLY[tool]
     if device in GPU:
         return tuple(rf"models/{family}_FP32_{mark}_.+" for family in families), GPU_ITERATIONS
@@ -143,10 +143,10 @@ def nightly(tool: str, device: str) -> tuple[tuple[str, ...], int]:
 @click.argument("device", default=lambda: os.environ.get("OOBI_TARGET_DEVICE", ""), metavar="[DEVICE]")
 @click.argument("output", type=FILE, default=lambda: os.environ.get("OOBI_OUTPUT", ""), metavar="[OUTPUT]")
 @click.option("--tool", "tools", multiple=True, type=click.Choice(TOOLS), help="Only this tool; repeatable.")
-@click.option("--iterations", type=LEAST_1, help="In place of 50 on a GPU, 20 of PyTorch and 5 of others on a CPU.")
+@click.option("--iterations", type=LEAST_1, help="Default: 50 on a GPU; on a CPU 20 for PyTorch and 5 for the other tools.")
 @with_options(*COMMON)
 def benchmark_all(device: str, output: Path, tools: tuple[str, ...], iterations: int | None, **given: Any) -> int:
-    """Run what each tool runs nightly on DEVICE, and add all results to OUTPUT; or by OOBI_TARGET_DEVICE and OOBI_OUTPUT."""
+    """Run each tool's nightly benchmarks on DEVICE and add the results to OUTPUT; defaults: OOBI_TARGET_DEVICE and OOBI_OUTPUT."""
     from steelyard.dialects.openxla.session import COMPILERS
 
     if not device or str(output) in ("", "."):
@@ -162,7 +162,7 @@ def benchmark_all(device: str, output: Path, tools: tuple[str, ...], iterations:
 @command.command("list", context_settings=CONTEXT)
 @DEFINITIONS
 def listing(definitions: tuple[Path, ...]) -> int:
-    """The names of all benchmarks, those that no tool here runs at the end; and why one is expected to fail."""
+    """List all benchmarks by tool, with the reason if one is expected to fail; those that no tool here runs come last."""
     from steelyard.dialects.openxla.catalogue import gathered, tool_of
     from steelyard.dialects.openxla.suite import EXPECTED
 
@@ -177,7 +177,7 @@ def listing(definitions: tuple[Path, ...]) -> int:
 @command.command("lint", context_settings=CONTEXT)
 @DEFINITIONS
 def lint(definitions: tuple[Path, ...]) -> int:
-    """Find mistakes in definitions: wrong tags, names used twice, cases that no tool runs, artifacts that nothing makes."""
+    """Find mistakes in definitions: wrong tags, names used twice, cases that no tool runs, artifacts that no exporter makes."""
     from steelyard.dialects.openxla.catalogue import gathered
     from steelyard.dialects.openxla.lint import findings
 
@@ -193,17 +193,15 @@ def lint(definitions: tuple[Path, ...]) -> int:
 @click.argument("framework", type=click.Choice([*TOOLS, "tflite"]))
 @click.argument("more", nargs=-1, metavar="[REGEX…]")
 @with_options(
-    spelt("-o", "--output-dir", "output", type=FILE, metavar="DIR", help="Where the models' folders are made.  [default: one in TMPDIR]"),
-    spelt("-f", "--filter", "names", multiple=True, metavar="REGEX…", help="One of them must match a model's whole name; all if none."),
-    spelt("--iree-ir-tool", "ir_tool", type=FILE, metavar="PROGRAM", help="Write StableHLO as bytecode alone; the program is not needed."),
-    spelt(
-        "--auto-upload", "upload", is_flag=True, help="Publish each folder below GCS_UPLOAD_DIR, an address of fsspec's, then delete it."
-    ),
+    spelt("-o", "--output-dir", "output", type=FILE, metavar="DIR", help="Folder for the models' folders.  [default: a new one in TMPDIR]"),
+    spelt("-f", "--filter", "names", multiple=True, metavar="REGEX…", help="One must match a model's whole name. Default: all models."),
+    spelt("--iree-ir-tool", "ir_tool", type=FILE, metavar="PROGRAM", help="Write StableHLO only as bytecode; the program is not used."),
+    spelt("--auto-upload", "upload", is_flag=True, help="Publish each folder to GCS_UPLOAD_DIR (any fsspec address), then delete it."),
     spelt("--only", multiple=True, metavar="KIND", help="Only these kinds of programs, such as stablehlo_mlir."),
     *COMMON[5:],
 )
 def make_artifacts(framework: str, more: tuple[str, ...], output: Path | None, ir_tool: Path | None, upload: bool, **given: Any) -> int:
-    """Export the suite's models of FRAMEWORK, with inputs and outputs, into folders that compilers are measured by."""
+    """Export the suite's models of FRAMEWORK, with inputs and outputs, into folders that the compiler tools read."""
     from steelyard.dialects.openxla import exported
     from steelyard.engine.exporting import code_of
     from steelyard.exporters.ways import check_kinds
@@ -221,23 +219,23 @@ def make_artifacts(framework: str, more: tuple[str, ...], output: Path | None, i
 
 
 def compiler_command(tool: str) -> click.Command:
-    """A tool of the compiler level with the flags of the original; programs that it started are named and not needed."""
+    """Return the command of a compiler-level tool with the original's flags; those that name programs are accepted and ignored."""
     from steelyard.dialects.openxla.compiled import BOUND, ITERATIONS, CompilerOptions, parse_threads
 
-    @click.command(tool, context_settings=CONTEXT, help="Run exported programs, and add their results to a JSON file.")
+    @click.command(tool, context_settings=CONTEXT, help="Run exported programs and add their results to a JSON file.")
     @with_options(
-        spelt("-o", "--output", type=FILE, required=True, metavar="FILE.json", help="Where results are added."),
+        spelt("-o", "--output", type=FILE, required=True, metavar="FILE.json", help="File to add results to."),
         spelt(
             "--artifact-dir", "--root-dir", "root", type=FILE, metavar="DIR", help="Programs' folder.  [default: TMPDIR/openxla-benchmark]"
         ),
-        definitions("Definitions whose models say where their artifacts are kept; what is not in --artifact-dir is fetched."),
+        definitions("Definitions with the addresses of models' artifacts; those that --artifact-dir lacks are downloaded."),
         OFFLINE,
-        spelt("-name", "--benchmark-name", "name", default=".*", metavar="REGEX", help="Must match the whole name, such as models/BERT.+"),
-        spelt("-device", "--target-device", "device", default="host-cpu", show_default=True, help="Machine's name in the results."),
+        spelt("-name", "--benchmark-name", "name", default=".*", metavar="REGEX", help="Must match a whole name, such as models/BERT.+"),
+        spelt("-device", "--target-device", "device", default="host-cpu", show_default=True, help="Machine name in the results."),
         spelt("-iter", "--iterations", type=LEAST_1, default=ITERATIONS[tool], show_default=True, help="Timed calls."),
-        spelt("--thread-config", "threads", default="{1: ''}", metavar="TEXT", help=f"Numbers of threads with {BOUND[tool]}."),
-        *(spelt(name, metavar="PROGRAM", expose_value=False, help="Not needed.") for name in STARTED[tool]),
-        spelt("--verbose", is_flag=True, help="Print each result as it comes."),
+        spelt("--thread-config", "threads", default="{1: ''}", metavar="TEXT", help=f"Numbers of threads, each with {BOUND[tool]}."),
+        *(spelt(name, metavar="PROGRAM", expose_value=False, help="Accepted and ignored.") for name in STARTED[tool]),
+        spelt("--verbose", is_flag=True, help="Print each result as it arrives."),
         *COMMON[-3:],
     )
     def run(name: str, threads: str, offline: bool, root: Path | None, **given: Any) -> int:

@@ -1,4 +1,4 @@
-"""The compiler level: exported programs under XLA, IREE and LiteRT, by the original's flags and with its keys in the units they name."""
+"""The compiler level: run exported programs with XLA, IREE and LiteRT, with the original's flags and keys, in the units that keys name."""
 
 from __future__ import annotations
 
@@ -27,22 +27,22 @@ from steelyard.model.record import Status
 LEVEL, BENCHMARK = "compiler_level", "models/{}/inputs/INPUT_DATA_MODEL_DEFAULT"
 BACKENDS = {"hlo": "xla", "iree": "iree", "tflite": "litert"}
 KINDS = {"hlo": ("xla_hlo_dump", "stablehlo_mlir"), "iree": ("stablehlo_mlir", "linalg_mlir", "tosa_mlir"), "tflite": ("tflite_",)}
-"""By tool, the programs of a folder that it can run; the first one found is used."""
+"""The kinds of programs that each tool can run; the first kind that a folder has is used."""
 ANY = (1, "")
-"""One thread on any CPU; not written for the tool that had no choice of threads."""
+"""One thread on any CPU; not written to the results of `hlo`, whose original had no choice of threads."""
 ITERATIONS = {"hlo": 10, "iree": 20, "tflite": 50}
 BOUND = dict.fromkeys(BACKENDS, "their CPUs: \"{1: '0', 2: '0,1'}\"") | {"tflite": "taskset's mask in hex: \"{1: '1', 2: '3'}\""}
 
 
 @dataclass(frozen=True)
 class CompilerOptions(ToolOptions):
-    """The options of a command line: artifacts are in `root`, and `threads` are numbers of threads with their CPUs, empty for any."""
+    """Options of a command line: artifacts are in `root`; `threads` are numbers of threads, each with its CPUs (empty for any)."""
 
     threads: tuple[tuple[int, str], ...] = (ANY,)
 
 
 def parse_threads(text: str, tool: str = "iree") -> tuple[tuple[int, str], ...]:
-    """`{1: '0', 2: '0,1'}`: numbers of threads with ids of CPUs, or for TFLite with a mask of them; a literal, never executed."""
+    """Parse `{1: '0', 2: '0,1'}`: numbers of threads with ids of CPUs, or with a CPU mask for TFLite. The text is never executed."""
     try:
         found = ast.literal_eval(text) if len(text) < 10_000 else None
     except (ValueError, SyntaxError, MemoryError, RecursionError):
@@ -54,29 +54,26 @@ def parse_threads(text: str, tool: str = "iree") -> tuple[tuple[int, str], ...]:
 
 
 def binding(tool: str, cpus: str) -> tuple[tuple[tuple[str, str], ...], str]:
-    """The flags that bind a case to CPUs, or why it cannot be bound to them; of a mask those CPUs count that are here."""
+    """Return the flags that bind a case to CPUs, or why it cannot be bound; CPUs of a mask that this process may not use are ignored."""
     here = os.sched_getaffinity(0)
     try:
         asked = [cpu for cpu in here if int(cpus, 16) >> cpu & 1] if tool == "tflite" else [int(word) for word in cpus.split(",")]
     except ValueError:
         asked = []
     if cpus and not (asked and {*asked} <= here):
-        return (), f"{cpus} names no CPUs of these, {str(sorted(here))[1:-1]}: --thread_config of {tool} has threads with {BOUND[tool]}"
+        return (), f"{cpus} names none of the CPUs {str(sorted(here))[1:-1]}: --thread_config of {tool} lists threads with {BOUND[tool]}"
     ids = ",".join(map(str, asked))
     return (() if not cpus else (("IREE_RUNTIME_FLAGS", f"--task_topology_cpu_ids={ids}"),) if tool == "iree" else ((CPUS, ids),)), ""
 
 
 def kept_at(held: DefinitionSet, pattern: str) -> dict[str, str]:
-    """Where definitions say that the artifacts of their models are, of those whose benchmark has a fitting name."""
+    """Return the addresses of artifacts by model name, for benchmarks whose name matches a pattern."""
     models = [case.model for case in held.cases if expression(pattern).fullmatch(case.name)]
     return {model.name: model.artifacts_dir_url for model in models if model.artifacts_dir_url}
 
 
 def programs_of(options: CompilerOptions, lost: dict[str, str]) -> list[tuple[str, Path]]:
-    """The models of a folder whose benchmark has a fitting name, each with the program that the tool runs, or with the folder.
-
-    One whose manifest cannot be read joins those that are `lost`, with the reason.
-    """
+    """Return the matching models, each with its program or else its folder; those whose manifest is unreadable are added to `lost`."""
     wanted, found = expression(options.names[0]), [(name, options.root / name) for name in lost]
     for place in sorted(path.parent for path in options.root.glob(f"*/{manifest.NAME}")):
         try:
@@ -88,12 +85,12 @@ def programs_of(options: CompilerOptions, lost: dict[str, str]) -> list[tuple[st
             lost |= {name: why} if wanted.fullmatch(BENCHMARK.format(name)) else {}
         found += [(name, program)] if wanted.fullmatch(BENCHMARK.format(name)) else []
     if not found:
-        raise UsageError(f"no benchmark in {options.root} is {options.names[0]}", do="make-artifacts makes the programs")
+        raise UsageError(f"no benchmark in {options.root} matches {options.names[0]}", do="make the programs with make-artifacts")
     return found
 
 
 class CompilerSink(SuiteSink):
-    """Makes an entry of every program and thread configuration."""
+    """Writes an entry for every program and thread configuration."""
 
     def _entry(self, name: str, measured: MeasuredCase, variant: str) -> Entry:
         model, threads, cpus = json.loads(name)
@@ -109,7 +106,7 @@ class CompilerSink(SuiteSink):
 
 
 def metrics(tool: str, measured: MeasuredCase, device: str) -> Entry:
-    """The original's keys in the units that they name: a median is a median, and seconds are seconds."""
+    """Return the metrics by the original's keys, with the statistic and the unit that each key names."""
     times = [value * MILLI for value in measured.seconds("block_time")]
     figures, held = measured.record.metrics, measured.record.effective.get("host_memory") or {}
     peak = figures["runtime_peak_memory"].value * MEGA if "runtime_peak_memory" in figures else None
@@ -128,7 +125,7 @@ def metrics(tool: str, measured: MeasuredCase, device: str) -> Entry:
 
 
 class CompilerRun(SuiteRun):
-    """Every program under every thread configuration, each in a process of its own."""
+    """Runs every program with every thread configuration, each in its own process."""
 
     def run(self) -> int:
         options: Any = self.options

@@ -1,6 +1,6 @@
-"""A result file as an experiment: the benchmarks of the suite that it names, measured again as they were.
+"""A result file as an experiment: the suite's benchmarks that it names are measured again.
 
-What a file says of modules is never imported: definitions are looked up by name among our own.
+Definitions are looked up by name among our own; modules that a file names are never imported.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ def _data(path: Path) -> Any:
 
 
 def recognise(path: Path) -> bool:
-    """By its keys; a file that is not JSON is left to a reader that can say why."""
+    """Whether a file has the keys of a result file; a file that is not JSON is left to a reader that reports the mistake."""
     return results.fits(_data(path))
 
 
 def read(path: Path, files: tuple[str, ...] = (), place: Place | None = None, device: str = "") -> Experiment:
-    """Its benchmarks as cases; one that the suite does not have is a mistake that names it."""
+    """Return an experiment of the file's benchmarks; a benchmark that the suite lacks is a mistake."""
     sizes = {size: {case.name: case for case in catalogue.of_suite(size).cases} for size in ("", "tiny", "small")}
     made, mistakes = dict[str, ResultRow](), list[UsageError]()
     for item in rows(_data(path)["benchmarks"]):
@@ -42,7 +42,7 @@ def read(path: Path, files: tuple[str, ...] = (), place: Place | None = None, de
         known = sizes.get(word(table(item.get("steelyard")).get("preset")), sizes[""])
         tool = catalogue.tool_of(known[name]) if name in known else ""
         if not tool:
-            mistakes.append(UsageError(f"no benchmark of the suite: {name!r:.200}", do="yours: steelyard as openxla … --definitions DIR"))
+            mistakes.append(UsageError(f"not in the suite: {name!r:.200}", do="yours: steelyard as openxla … --definitions DIR"))
             continue
         where = device or ("host-gpu" if "gpu" in word(told.get("device")) else "host-cpu")
         options = ToolOptions(tool, (), {"cpu": "host-cpu", "cuda": "host-gpu"}.get(where, where), path, compiler=compiler)

@@ -1,4 +1,4 @@
-"""`make-artifacts`: the suite's models as programs on disk, in the original's folders; made by the engine's exporters."""
+"""`make-artifacts`: the engine's exporters write the suite's models as programs, in the original's folders."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from steelyard.model.case import Case
 from steelyard.model.experiment import Experiment, ResultRow, Settings
 
 FRAMEWORKS = {"jax": ("jax", "jax"), "pytorch": ("pt", "torch-mlir"), "tensorflow": ("tf", "tensorflow-cpu"), "tflite": ("tflite", "")}
-"""What the original's folders call a framework, and the package whose version they name."""
+"""The framework's name in the names of the original's folders, and the package whose version is in them."""
 VERSIONS, UPLOAD, TEXT = "models_version_info.txt", "GCS_UPLOAD_DIR", "stablehlo_mlir:text"
 
 
 @dataclass(frozen=True)
 class ModelExport(ToolOptions):
-    """The options of a command line. With `bytecode` StableHLO is written as bytecode alone; `upload` is where the whole folder goes."""
+    """Options of `make-artifacts`. With `bytecode`, StableHLO is written only as bytecode; `upload` is the address for the folders."""
 
     names: tuple[str, ...] = (".*",)
     device: str = "host-cpu"
@@ -42,12 +42,12 @@ class ModelExport(ToolOptions):
 
     @property
     def place(self) -> Place:
-        """Where models are built."""
+        """The environment in which models are built."""
         return envs.place(self.env) if self.env else envs.place_for(BACKENDS[self.tool], Place())
 
 
 def folder_of(asked: ModelExport) -> Path:
-    """The named folder, or one named by framework version and time."""
+    """Return the named folder, or a new one named by framework, version and time."""
     if asked.output != Path():
         return asked.output
     word, package = FRAMEWORKS[asked.tool]
@@ -57,7 +57,7 @@ def folder_of(asked: ModelExport) -> Path:
 
 
 def make(asked: ModelExport, say: Callable[[str, str], None], tell: Callable[[str], None]) -> tuple[Path, list[ExportOutcome]]:
-    """Export every model whose name a filter fits, each into a folder of its name; `tell` gets lines about each as it comes."""
+    """Export every model whose name matches a filter into a folder of that name; `tell` gets lines about each model once it is done."""
     held = catalogue.gathered(asked.definitions, asked.preset, asked.place)
     wanted = _chosen(asked, held)
     rows = [ResultRow(name, (case,)) for name, (case, _) in wanted.items()]
@@ -79,18 +79,18 @@ def make(asked: ModelExport, say: Callable[[str, str], None], tell: Callable[[st
 
 
 def _chosen(asked: ModelExport, held: catalogue.DefinitionSet) -> dict[str, tuple[Case, tuple[str, ...]]]:
-    """Cases by the names of their models, with the programs that are wanted of each."""
+    """Return the cases by model name, each with the programs to export."""
     known = {case.model.name: case for case in held.cases}
     ours = [name for name, case in known.items() if (catalogue.tool_of(case) or case.model.model_impl.framework_type.value) == asked.tool]
     return {name: _wanted(known[name], known, asked) for name in fitting(asked.names, ours, f"model of {asked.tool}")}
 
 
 def _wanted(case: BenchmarkCase, known: Mapping[str, BenchmarkCase], asked: ModelExport) -> tuple[Case, tuple[str, ...]]:
-    """A model's case and programs; one of TFLite's is a program of JAX's model, with its own tolerance."""
+    """Return a model's case and the programs to export; a TFLite model is exported from the JAX model, with its own tolerance."""
     given, only = case.model.model_parameters, asked.only
     if asked.tool == "tflite":
         if given.get("model") not in known:
-            raise UsageError(f"{case.model.name} is made of {given.get('model')!r:.80}", why="no model has that name")
+            raise UsageError(f"{case.model.name} is made from {given.get('model')!r:.80}", why="no model has that name")
         kind = str(given.get("artifact", ""))
         only = only or (kind, f"tosa_mlir:bytecode{OF}{kind}:flatbuffer")
         case = replace(known[str(given["model"])], verify_parameters=case.verify_parameters)

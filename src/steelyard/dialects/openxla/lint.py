@@ -1,4 +1,4 @@
-"""Mistakes in definitions that nothing else finds: wrong tags, names used twice, cases that no tool runs, artifacts that nothing makes."""
+"""Mistakes in definitions: wrong tags, names used twice, cases that no tool runs, artifacts that no exporter makes."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from steelyard.exporters.ways import chosen
 from steelyard.model.dtypes import ALIASES, SIZES
 
 EXPORTERS = {F.JAX: "jax", F.PYTORCH: "torch", F.TF_V1: "tensorflow", F.TF_V2: "tensorflow", F.TFLITE: "jax"}
-"""Frameworks whose exporters make the programs of a framework's models."""
+"""The backend whose exporters make the programs of a framework's models."""
 TYPES = ("fp32", "fp16", "bf16")
 FORMATS = (*SIZES, "dyn-quant")
 """Valid data_types: a number format, or the original's word for weights that are quantized when they are used."""
 TOLERANCES = ("absolute_tolerance", "relative_tolerance")
 WORDS = {"JAX": (F.JAX,), "PT": (F.PYTORCH,), "TF": (F.TF_V1, F.TF_V2), "TFLITE": (F.TFLITE,)}
-"""Parts of a name that say the framework of a model."""
+"""Parts of a model's name that stand for its framework."""
 
 
 @dataclass(frozen=True)
 class LintFinding:
-    """One mistake: the definition's name, what is wrong, and whether it could be meant so."""
+    """One mistake: the definition's name, what is wrong, and whether it may be intended."""
 
     name: str
     what: str
@@ -40,7 +40,7 @@ class LintFinding:
 
 
 def findings(held: DefinitionSet) -> list[LintFinding]:
-    """All mistakes of a set, files that cannot be read first."""
+    """Return all mistakes in a set of definitions, first the files that cannot be read."""
     found = [LintFinding(item.where, item.what) for item in held.troubles]
     for kind, names in (("model", [item.name for item in held.models]), ("case", [item.name for item in held.cases])):
         found += [LintFinding(name, f"{count} {kind}s have this name") for name, count in Counter(names).items() if count > 1]
@@ -49,7 +49,7 @@ def findings(held: DefinitionSet) -> list[LintFinding]:
     listed, tried = {item.name for item in held.models}, {item.model.name for item in held.cases}
     for case in held.cases:
         found += _of_case(case, listed)
-    found += [LintFinding(name, "no case has this model", doubt=True) for name in sorted(listed - tried)]
+    found += [LintFinding(name, "no case uses this model", doubt=True) for name in sorted(listed - tried)]
     return list(dict.fromkeys(found))
 
 
@@ -60,14 +60,14 @@ def _of_model(model: Model) -> Iterator[LintFinding]:
         named = {int(number) for number in re.findall(rf"{axis.suffix}(\d{{1,9}})(?:_|$)", model.name)}
         for what, values in (("tag", told), ("name", named)):
             if key in given and (wrong := values - {given[key]}):
-                yield LintFinding(model.name, f"its {what} says {axis.tag} {min(wrong)}, and {key} is {given[key]}")
+                yield LintFinding(model.name, f"its {what} says {axis.tag} {min(wrong)}, but {key} is {given[key]}")
     data_type = given.get("data_type")
     for what, words in (("tag", tags), ("name", model.name.lower().split("_"))):
         if data_type in TYPES and (others := sorted({*words} & {*TYPES} - {data_type})):
-            yield LintFinding(model.name, f"its {what} says {others[0]}, and data_type is {data_type}")
+            yield LintFinding(model.name, f"its {what} says {others[0]}, but data_type is {data_type}")
     for part in model.name.split("_"):
         if part in WORDS and kind not in WORDS[part]:
-            yield LintFinding(model.name, f"its name says {part}, and its framework is {kind.name}")
+            yield LintFinding(model.name, f"its name says {part}, but its framework is {kind.name}")
     if not model.model_impl.module_path and kind is not F.TFLITE:
         yield LintFinding(model.name, f"its implementation {model.model_impl.name} has no module_path, so nothing can run it")
     made = {way.kind for way in chosen(EXPORTERS.get(kind, ""))}
@@ -86,9 +86,9 @@ def _misnamed(name: str, kind: str, word: object, known: Iterable[str]) -> LintF
 
 def _of_case(case: BenchmarkCase, listed: set[str]) -> Iterator[LintFinding]:
     if case.name != (usual := f"models/{case.model.name}/inputs/{case.input_data.name}"):
-        yield LintFinding(case.name, f"its model and input make {usual}")
+        yield LintFinding(case.name, f"its model and input make the name {usual}")
     if case.model.name not in listed:
-        yield LintFinding(case.name, f"its model {case.model.name} is not among all models")
+        yield LintFinding(case.name, f"its model {case.model.name} is not in ALL_MODELS")
     for key in case.verify_parameters.keys() - {*TOLERANCES}:
         yield _misnamed(case.name, "key of verify_parameters", key, TOLERANCES)
     if case.model.model_impl.module_path and tool_of(case):

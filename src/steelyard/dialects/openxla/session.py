@@ -1,4 +1,4 @@
-"""One run of a tool: choose cases, have the engine measure each, and write its result as it comes."""
+"""One run of a tool: choose cases, have the engine measure each, and write each result as it arrives."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ KINDS = {"cpu": "cpu", "gpu": "cuda"}
 COMPILERS = {
     "jax": ("xla", "xla_cpu_next", "iree", "eager"), "pytorch": ("inductor", "eager"), "tensorflow": ("xla", "xla_cpu_next", "eager"),
 }  # fmt: skip
-"""What each tool may compile with, its own first; `eager`, which is no compiler, is ours."""
+"""The compilers that each tool offers, its default first; `eager`, which does not compile, is our addition."""
 GONE = {
-    "xla_cpu_next": "XLA has no second CPU compiler to choose any more: its flag --xla_cpu_use_xla_runtime is unknown to today's",
+    "xla_cpu_next": "XLA no longer has a second CPU compiler: today's versions do not know the flag --xla_cpu_use_xla_runtime",
     "iree": "no PJRT plugin of IREE can be installed today; IREE runs exported programs",
 }
 AUTOTUNED = "compile[mode=max-autotune]"
@@ -42,7 +42,7 @@ TF32 = "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE"
 
 @dataclass(frozen=True)
 class ToolOptions:
-    """The options of a command line; `names` are patterns, of which a command has one and `benchmark-all` a list."""
+    """Options of a command line; `names` are patterns: one for a tool, several for `benchmark-all`."""
 
     tool: str
     names: tuple[str, ...]
@@ -64,39 +64,39 @@ class ToolOptions:
 
     @property
     def spec(self) -> DeviceSpec:
-        """The machine by its name."""
+        """The machine that --target-device names."""
         if self.device not in DEVICES:
             raise unknown("device", self.device, DEVICES)
         return DEVICES[self.device]
 
     def expected(self, name: str) -> str:
-        """Why a benchmark of the suite is not expected to be measured in its full size; empty for all others."""
+        """Return why a benchmark of the suite is not expected to be measured in full size; empty for all other benchmarks."""
         return "" if self.definitions or self.preset else EXPECTED.get(name, "")
 
     @property
     def settings(self) -> Settings:
-        """A process for each case, warm-ups and iterations timed one by one; one call at least comes first, which compiles."""
+        """How cases are measured: by default in a process each; calls are timed one by one, after at least one that compiles."""
         fixed = Fixed(max(1, self.warmup), self.iterations)
         return Settings(fixed=fixed, isolate="none" if self.in_process else "case", timeout=self.timeout)
 
     @property
     def place(self) -> Place:
-        """Where workers start."""
+        """The environment in which workers start."""
         return envs.place(self.env) if self.env else Place()
 
 
 def _tolerance(benchmark: BenchmarkCase, key: str) -> float:
     value = benchmark.verify_parameters.get(key, 0.0)
     if type(value) not in (int, float) or not 0 <= value < float("inf"):
-        raise UsageError(f"{benchmark.name}: {key} is {value!r:.80}", why="a tolerance in verify_parameters is a number of at least 0")
+        raise UsageError(f"{benchmark.name}: {key} is {value!r:.80}", why="a tolerance in verify_parameters must be a number of at least 0")
     return float(value)
 
 
 def case_of(benchmark: BenchmarkCase, options: ToolOptions) -> Case:
-    """A benchmark as a case of ours: its module and parameters, its input, and how far its answer may be off."""
+    """Return a benchmark as a case of ours, with its module, parameters, input and tolerances."""
     model = benchmark.model
     if not model.model_impl.module_path:
-        raise UsageError(f"the implementation of {model.name} has no module_path", why="it names what has create_model")
+        raise UsageError(f"the implementation of {model.name} has no module_path", why="it names the module that has create_model")
     params = {
         "module": model.model_impl.module_path, "parameters": dict(model.model_parameters), "input": benchmark.input_data.source_url,
         "atol": _tolerance(benchmark, "absolute_tolerance"), "rtol": _tolerance(benchmark, "relative_tolerance"),
@@ -108,7 +108,7 @@ def case_of(benchmark: BenchmarkCase, options: ToolOptions) -> Case:
 
 
 def variant_of(benchmark: BenchmarkCase, options: ToolOptions) -> str:
-    """The variant that compiles the model; inductor tunes only fp32, as in the original."""
+    """Return the variant that compiles the model; inductor autotunes only fp32, as in the original."""
     if options.compiler == "eager":
         return "eager"
     if options.tool == "pytorch":
@@ -117,9 +117,9 @@ def variant_of(benchmark: BenchmarkCase, options: ToolOptions) -> str:
 
 
 def refused(options: ToolOptions) -> str:
-    """Why nothing can be measured with these options; empty if it can."""
+    """Return why nothing can be measured with these options; empty if it can."""
     if options.spec.host_type == "mobile":
-        return f"{options.device} is a phone; a framework's Python does not run there"
+        return f"{options.device} is a phone, and the frameworks' Python does not run there"
     return GONE.get(options.compiler, "")
 
 
@@ -134,7 +134,7 @@ class SuiteRun:
     statuses: dict[str, Status] = field(default_factory=dict)
 
     def run(self) -> int:
-        """Run everything; returns 0, as the original, unless --strict-exit was given."""
+        """Run everything and return the exit code: 0, as in the original, unless --strict-exit was given."""
         options = self.options
         held = catalogue.gathered(options.definitions, options.preset, options.place)
         for trouble in held.troubles:

@@ -1,7 +1,7 @@
-"""The original's suite: its 193 models by their names, and a case for each; what cannot run is expected, with the reason.
+"""The original's suite: its 193 models and a case for each, with the reason if a case is not expected to be measured.
 
-Names, sizes and tolerances are the original's. Its mistakes are not: every model has a case of its own and a tag for each of its sizes,
-what it declares as exports is what an export makes, and nothing that was found to be too large is left out without a word.
+Names, sizes and tolerances are the original's, its mistakes are corrected: every model has its own case and a tag for each size, declares
+only exports that exist, and is listed even if the original left it out as too large.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from steelyard.workloads.models.families.sizes import LENGTHS, NamedSizes, named
 
 A, F = ModelArtifactType, ModelFrameworkType
 FRAMEWORKS = {"jax": (F.JAX,), "pytorch": (F.PYTORCH,), "tensorflow": (F.TF_V2, F.TF_V1)}
-"""The tools, and the frameworks whose models each runs; those of the suite are in the first."""
+"""The tools, and the frameworks whose models each runs; the suite's models are of the first framework."""
 SHORT = {"jax": "JAX", "pytorch": "PT", "tensorflow": "TF"}
 EXPORTS = {"jax": [A.STABLEHLO_MLIR, A.XLA_HLO_DUMP], "pytorch": [A.LINALG_MLIR]}
 EXPORTS["tensorflow"] = [*EXPORTS["jax"], A.TF_SAVEDMODEL_V2]
@@ -27,16 +27,16 @@ IMPLEMENTATIONS = {
     for family in FAMILIES
 }
 USUAL, STRICT, QUANTIZED = 0.5, 0.1, 2.0
-"""How far an answer may be off; relative tolerances are always 0."""
+"""Absolute tolerances of answers; relative tolerances are always 0."""
 TOO_LARGE = "the original left it out because its GPU, an A100 of 40 GB, had too little memory (its issue 122)"
-ARTIFACT = "a TFLite model is an exported file, and this tool runs a framework's Python; its inputs are the JAX models of the same name"
+ARTIFACT = "a TFLite model is an exported file, which framework-level tools do not run; it is made from the JAX model of the same name"
 
 PARAMETERS = {"gen_size": "max_new_tokens"}
 """The keyword of `create_model` for an axis, if it differs from the axis' name."""
 
 
 def of_row(row: NamedSizes) -> Iterator[tuple[Model, float]]:
-    """The models of a line of the table, each with its tolerance."""
+    """Yield the models of one row of the table, each with its tolerance."""
     family, framework, name, given, axes = row
     parameters = {"framework": framework, "data_type": "fp32", **given}
     parameters |= {PARAMETERS.get(key, key): AXES[key].value for key in axes}
@@ -50,7 +50,7 @@ def of_row(row: NamedSizes) -> Iterator[tuple[Model, float]]:
 
 
 def tflite() -> Iterator[tuple[Model, float]]:
-    """The exported files that the original measured: BERT and ViT of JAX in four forms."""
+    """Yield the TFLite models that the original measured, with tolerances: BERT and ViT from JAX in four number formats."""
     implementation = ModelImplementation("TFLITE_MODEL_IMPL", ["tflite"], F.TFLITE)
     forms = {"FP32": A.TFLITE_FP32, "FP16": A.TFLITE_FP16, "DYN_QUANT": A.TFLITE_DYNAMIC_RANGE_QUANT, "INT8": A.TFLITE_INT8}
     for word, artifact in forms.items():
@@ -78,7 +78,7 @@ ALL_BENCHMARKS: list[BenchmarkCase] = [_case(model, atol) for model, atol in _AL
 
 
 def expected(case: BenchmarkCase) -> str:
-    """Why a case is not expected to be measured here; empty for all others."""
+    """Return why a case is not expected to be measured here; empty for all other cases."""
     model, kind = case.model, case.model.model_impl.framework_type
     if kind is F.TFLITE:
         return ARTIFACT

@@ -20,21 +20,21 @@ FILE = click.Path(path_type=Path)
 
 @click.command("torchao", context_settings=CONTEXT)
 @click.option("--config", type=FILE, metavar="FILE.yml", help="The config file.")
-@click.option("--output", type=FILE, default=OUTPUT, show_default=True, metavar="FILE.json", help="Where the records for CI go.")
+@click.option("--output", type=FILE, default=OUTPUT, show_default=True, metavar="FILE.json", help="File for the CI records.")
 @click.option("--csv", type=FILE, metavar="FILE.csv", help="Write the CSV here instead of to OUTPUT_DIR/MODE/results_DATE_TIME.csv.")
-@click.option("--output-dir", default="", metavar="DIR", help="In place of the config's own output_dir.")
+@click.option("--output-dir", default="", metavar="DIR", help="Instead of the config's output_dir.")
 @click.option(
     "--form", type=click.Choice(["seed", "last"]), default="seed", show_default=True,
-    help="Columns and records of the documented version, or of the last one, which times every row without and with torch.compile.",
+    help="Columns and records of TorchAO's documented version, or of its last one, which times rows without and with torch.compile.",
 )  # fmt: skip
-@click.option("--device", default="", metavar="KIND", help="cpu, cuda, xpu or mps for all rows, in place of the config's own.")
-@click.option("-k", "--filter", "filters", multiple=True, metavar="PART", help="Only rows with this in their line: int8wo, '(64, 32, 16)'.")
-@click.option("--budget", default="normal", show_default=True, metavar="TIME", help="Per case and comparison: quick, normal, 30s.")
+@click.option("--device", default="", metavar="KIND", help="cpu, cuda, xpu or mps for all rows, instead of the config's.")
+@click.option("-k", "--filter", "filters", multiple=True, metavar="PART", help="Only rows with this in their name: int8wo, '(64, 32, 16)'.")
+@click.option("--budget", default="normal", show_default=True, metavar="TIME", help="Time per case and comparison: quick, normal, 30s.")
 @click.option("--timeout", metavar="TIME", help="Time limit per case.")
 @click.option("--file", "files", multiple=True, metavar="FILE.py", help="Your own Python file with recipes or layers; repeatable.")
-@click.option("--resume", is_flag=True, help="Go on with an interrupted run of the same config.")
-@click.option("--strict-exit", is_flag=True, help="Exit with 3 where a row failed and 5 where none was measured; the original says 0.")
-@click.option("--self-test", is_flag=True, help="Run a tiny config of our own from end to end, and say what works here.")
+@click.option("--resume", is_flag=True, help="Continue an interrupted run of the same config.")
+@click.option("--strict-exit", is_flag=True, help="Exit with 3 if a row failed and 5 if none was measured, not 0 as the original.")
+@click.option("--self-test", is_flag=True, help="Run a tiny built-in config from end to end, and print what works here.")
 def command(
     config: Path | None, output: Path, csv: Path | None, output_dir: str, form: str, device: str,
     filters: tuple[str, ...], budget: str, timeout: str | None, files: tuple[str, ...], resume: bool, strict_exit: bool, self_test: bool,
@@ -59,7 +59,7 @@ def command(
     heed_signals()
     if self_test:
         if config:
-            raise UsageError("--self-test has a config of its own", do="leave --config out, or --self-test")
+            raise UsageError("--self-test has a config of its own", do="leave out --config or --self-test")
         return selftest.run(device or "cpu", settings, files, typed)
     if config is None:
         click.echo(click.get_current_context().get_help(), err=True)

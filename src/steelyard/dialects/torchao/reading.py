@@ -31,7 +31,7 @@ DEVICES = ("cuda", "xpu", "mps", "cpu")
 
 
 class TorchaoPage(CheckedFile):
-    """The file being read; where it is read leniently, what the original takes is a warning and no mistake."""
+    """The file being read; if `lenient`, a mistake that the original accepts is only a warning."""
 
     def __init__(self, where: str, text: str, *, lenient: bool) -> None:
         super().__init__(where, text)
@@ -39,7 +39,7 @@ class TorchaoPage(CheckedFile):
         self.warnings: list[str] = []
 
     def loosely(self, check: Callable[..., T], *words: Any) -> T:
-        """The result of a check; a mistake is a warning if the original would go on."""
+        """Return the result of a check that the original does not make; if `lenient`, its mistakes become warnings."""
         before, found = len(self.mistakes), check(*words)
         if self.lenient:
             told = [("  ".join([where, what]), do) for where, what, do in self.mistakes[before:]]
@@ -49,17 +49,17 @@ class TorchaoPage(CheckedFile):
 
 
 def recognise(data: Any) -> bool:
-    """Whether it is such a config: our own files never have these keys."""
+    """Whether data is a TorchAO config: our own files never have these keys."""
     return isinstance(data, dict) and bool({QUANTIZATION, SPARSITY, MODELS} & set(data))
 
 
 def read_rows(
     path: Path, *, lenient: bool = False, form: str = "", device: str = "", output_dir: str = ""
 ) -> tuple[list[LayerRow], list[str]]:
-    """The rows of a config in the order in which they run, and warnings.
+    """Return the rows of a config in the order in which they run, and warnings.
 
-    The documented version, `seed`, times a row without torch.compile unless the file says otherwise, and the last one without and
-    with it. No `form` is that of the file: only the last version's has a mode of torch.compile and no switch.
+    The documented version, `seed`, times a row without torch.compile unless the file asks for it; the last version times it both ways.
+    An empty `form` is decided by the file: only the last version's files have torch_compile_mode without use_torch_compile.
     """
     text = read_text(path)
     data = parse(text, str(path), "yaml", aliases=True)
@@ -90,7 +90,7 @@ def _recipes(page: TorchaoPage, data: Mapping[str, Any]) -> list[tuple[str, str 
             page.loosely(page.wrong, spot, f"expected the name of a recipe, not {shown(name)}", f"write {BASELINE} for none")
             name = BASELINE
         if name.startswith(BASELINE) and name != BASELINE:
-            page.loosely(page.wrong, spot, f"{shown(name)} is taken for {BASELINE}", f"write {BASELINE}")
+            page.loosely(page.wrong, spot, f"{shown(name)} is treated as {BASELINE}", f"write {BASELINE}")
         quantizations.append(name)
     for place, name in enumerate(_names(page, data, SPARSITY)):
         spot = f"{SPARSITY}[{place}]"
@@ -100,7 +100,7 @@ def _recipes(page: TorchaoPage, data: Mapping[str, Any]) -> list[tuple[str, str 
             )
         elif name is not None and not (isinstance(name, str) and layers.sparse_variant(name)):
             hint = 'YAML reads 2:4 without quotes as a number: write "2:4"' if name == 124 else ""
-            page.wrong(spot, f"no sparsity recipe is {shown(name)}", hint or f"a name that holds {', '.join(layers.SPARSE)}, or null")
+            page.wrong(spot, f"{shown(name)} is not a sparsity recipe", hint or f"write null, or a name with {', '.join(layers.SPARSE)}")
         elif name is not None:
             sparsities.append(name)
             if not any(found[1] == name for found in layers.pairings(quantizations, [name])):
@@ -108,7 +108,7 @@ def _recipes(page: TorchaoPage, data: Mapping[str, Any]) -> list[tuple[str, str 
                     page.wrong,
                     spot,
                     f"{name} fits none of these recipes",
-                    f"it goes with {', '.join([BASELINE, *layers.TAKES_SEMI])}",
+                    f"it can be combined with {', '.join([BASELINE, *layers.TAKES_SEMI])}",
                 )
     return layers.pairings(quantizations, sparsities)
 
@@ -122,7 +122,7 @@ def _names(page: TorchaoPage, data: Mapping[str, Any], key: str) -> Sequence[Any
 def _model_rows(
     page: TorchaoPage, table: Mapping[str, Any], where: str, recipes: Sequence[tuple[str, str | None]], *, form: str, device: str
 ) -> list[LayerRow]:
-    """The rows of one entry of `model_params`: each recipe with every shape."""
+    """Return the rows of one entry of `model_params`: each recipe with every shape."""
     page.loosely(page.known, table, where, MODEL_KEYS)
     compiles = page.loosely(page.read, table, where, "use_torch_compile", _switch, bool(table.get("use_torch_compile")))
     switchless = "torch_compile_mode" in table and "use_torch_compile" not in table
@@ -180,7 +180,7 @@ def _device(value: Any) -> str:
 
 
 def _dtype(value: Any) -> str:
-    """The last part of a dotted name counts, as the original has it."""
+    """Return our name of a number format; of a dotted name the last part counts, as in the original."""
     found = canonical(text_value(value).rpartition(".")[2])
     if found not in layers.DTYPES:
         raise unknown("high precision dtype", str(value), layers.DTYPES.values())

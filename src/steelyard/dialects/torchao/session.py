@@ -1,4 +1,4 @@
-"""One run of `as torchao`: read the config, have the engine measure, write each row as it comes, then profiles and records."""
+"""One run of `as torchao`: read the config, have the engine measure, write each row as it arrives, then profiles and records."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from steelyard.terminal import save
 
 STATS = {"peak_allocated": PEAK, "peak_active": "active_bytes.all.peak", "peak_reserved": "reserved_bytes.all.peak",
          "peak_memory": "peak_memory"}  # fmt: skip
-"""The original's names for the peaks of a device's memory; where there is no device, the process has one."""
+"""The original's names for the peaks of a device's memory; on a CPU there is only the peak of the process."""
 MEGA = 1e6
 VIEWER = "https://cdn.jsdelivr.net/gh/pytorch/pytorch@main/torch/utils/viz/MemoryViz.js"
 PAGE = """<!DOCTYPE html>
@@ -41,7 +41,7 @@ PAGE = """<!DOCTYPE html>
   add_local_files([{{name: "{name}", base64: "{data}"}}], "Active Memory Timeline")
 </script>
 """
-"""A snapshot of memory in PyTorch's own viewer, which such a page loads, as the original's does."""
+"""A page that shows a memory snapshot in PyTorch's viewer, which the page loads from the network, as the original's does."""
 
 
 @dataclass(frozen=True)
@@ -67,11 +67,11 @@ def writing(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise UsageError(f"cannot write {path}", why=error.strerror or str(error), do="--output-dir names another folder") from None
+        raise UsageError(f"cannot write {path}", why=error.strerror or str(error), do="name another folder with --output-dir") from None
 
 
 class LayerSink(RowSink):
-    """The rows as they come, in the order of the config; those before the first that is missing are in the CSV file."""
+    """Writes rows to the CSV file in the order of the config; a finished row waits until all rows before it are finished."""
 
     def __init__(self, layers: Sequence[LayerRow], path: Path, form: str, show: Callable[[str, Line], None]) -> None:
         super().__init__([row.result_row for row in layers if not row.trouble], path)
@@ -93,7 +93,7 @@ class LayerSink(RowSink):
         return line
 
     def _put(self, key: str, line: Line) -> None:
-        """Take a finished row; write all rows whose turn it is, and those before them that need no measuring."""
+        """Keep a finished row, and write all rows that are next in order, including those that need no measuring."""
         self.ready[key] = line
         for row in self.layers[len(self.done) :]:
             due = self.ready.get(row.key) or (lines.untried(row) if row.trouble else None)
@@ -106,13 +106,13 @@ class LayerSink(RowSink):
             self.show(f"[{len(self.done)}/{len(self.layers)}] {row.key}", due)
 
     def finish(self) -> None:
-        """End of measuring; rows without results get a reason."""
+        """Write the rows without results, with a reason; called after measuring."""
         for row in self.layers:
             if row.key not in self.ready:
                 self._put(row.key, lines.untried(replace(row, trouble=row.trouble or "it was not measured")))
 
     def save(self) -> None:
-        """Write the whole file again, as its rows changed; where the run ended early, also the rows whose turn had not come."""
+        """Write the whole file again, since rows have changed; after an early end it includes rows that waited for earlier ones."""
         self.done = [self.ready[row.key] for row in self.layers if row.key in self.ready]
         save(self.path, lines.csv_text(self.done, self.form))
 
@@ -135,7 +135,7 @@ class TorchaoRun:
         return self.sink.done if self.sink else []
 
     def run(self) -> int:
-        """Run everything and return the exit code: 0, as the original, unless --strict-exit was given."""
+        """Run everything and return the exit code: 0, as in the original, unless --strict-exit was given."""
         options = self.options
         found, warnings = read_rows(options.config, lenient=True, form=options.form, device=options.device, output_dir=options.output_dir)
         rows = self._placed(found)
@@ -158,15 +158,15 @@ class TorchaoRun:
         return self._judged()
 
     def _placed(self, rows: list[LayerRow]) -> list[LayerRow]:
-        """The rows with their names looked up, where a device that is not here is the CPU, as the original has it."""
+        """Return the rows with their names looked up; if a row's device is missing here, it runs on the CPU, as in the original."""
         for device in dict.fromkeys(row.device for row in rows):
             if not self.options.device and not has_device(device):
-                self.say(f"warning: there is no {device} here, so the CPU is used, as the original does it")
+                self.say(f"warning: there is no {device} here, so the CPU is used, as in the original")
                 rows = [replace(row, device="cpu") if row.device == device else row for row in rows]
         found, filters = config.checked(rows, config.catalogue(self.options.files)), self.options.filters
         kept = [row for row in found if not filters or any(part in row.key for part in filters)]
         if not kept:
-            raise NothingMeasured("no row is left by --filter", why=f"a row is named {found[0].key}", do="give a part of such a line")
+            raise NothingMeasured("no row matches --filter", why=f"the first row is {found[0].key}", do="give a part of such a line")
         return kept
 
     def _show(self, place: str, line: Line) -> None:
@@ -186,7 +186,7 @@ class TorchaoRun:
         return WaitTold(self.say)
 
     def _profile(self, sink: LayerSink, rows: Iterable[LayerRow]) -> None:
-        """Profiles of the rows that ask for them, beside the timing and in a run of their own; peaks too where a record needs them."""
+        """Make the profiles that rows ask for, in a run of their own after the timing; also memory peaks if the records need them."""
         sized = self.options.form == "last" and self.options.output is not None
         asked = attrgetter("profiler", "memory_profiler")
         for (traced, history), group in groupby(sorted(rows, key=asked), asked):
@@ -225,7 +225,7 @@ class TorchaoRun:
             self.say(f"warning: {row.key}: {note}")
 
     def _written(self, path: Path, content: bytes) -> str:
-        """A file in the original's place; rows of the same name have one each."""
+        """Write a file to the original's place, with a number if the name is taken by another row, and return its path."""
         path = _free(path, self.files.__contains__)
         self.files.add(path)
         with writing(path):
@@ -239,6 +239,6 @@ class TorchaoRun:
 
 
 def _free(path: Path, taken: Callable[[Path], bool] = Path.exists) -> Path:
-    """A free name, if two runs or rows would have the same."""
+    """Return this path, or one with a number if it is taken."""
     others = (path.with_stem(f"{path.stem}_{number}") for number in count(2))
     return next(found for found in chain([path], others) if not taken(found))

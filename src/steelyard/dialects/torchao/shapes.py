@@ -21,7 +21,7 @@ MODELS: Mapping[str, Mapping[str, tuple[int, int]]] = {
 }
 """Inner and outer features of each part, which are run with both large batches."""
 POWERS = {"pow2": (10, 14), "pow2_extended": (10, 14), "small_sweep": (10, 14), "sweep": (8, 15)}
-"""The least and the greatest power of two, where the file does not say."""
+"""The smallest and the largest power of two, unless the file has others."""
 FAMILIES = ("custom", "llama", *POWERS, *MODELS)
 
 
@@ -36,12 +36,12 @@ class LayerShape:
 
 
 def keys_of(family: Any) -> tuple[str, ...]:
-    """The keys that a family has in a file."""
+    """Return the keys that a family may have in a file."""
     return ("name", "shapes") if family == "custom" else ("name", "min_power", "max_power") if family in tuple(POWERS) else ("name",)
 
 
 def expand(given: Mapping[str, Any]) -> list[LayerShape]:
-    """All shapes of one entry of `matrix_shapes`."""
+    """Return all shapes of one entry of `matrix_shapes`."""
     family = given.get("name")
     if not isinstance(family, str):
         raise UsageError("name is missing", do=f"one of {', '.join(FAMILIES)}")
@@ -75,7 +75,7 @@ def _powers(given: Mapping[str, Any], family: str) -> tuple[int, int]:
     smallest = 1 if family == "pow2_extended" else 0
     for key, value in (("min_power", least), ("max_power", most)):
         if not _whole(value) or not smallest <= value <= MOST_POWER:
-            raise UsageError(f"{key} is a whole number from {smallest} to {MOST_POWER}, not {value!r:.60}")
+            raise UsageError(f"{key} must be a whole number from {smallest} to {MOST_POWER}, not {value!r:.60}")
     if least > most:
         raise UsageError(f"min_power {least} is above max_power {most}, so there are no shapes")
     return least, most
@@ -83,7 +83,7 @@ def _powers(given: Mapping[str, Any], family: str) -> tuple[int, int]:
 
 def _sizes(item: Any, place: int) -> Sequence[int]:
     if not isinstance(item, (list, tuple)) or len(item) != 3 or not all(_whole(size) and 1 <= size <= LARGEST for size in item):
-        raise UsageError(f"shapes[{place}] is three whole numbers above 0, [m, k, n], not {item!r:.60}")
+        raise UsageError(f"shapes[{place}] must be three whole numbers above 0, [m, k, n], not {item!r:.60}")
     return item
 
 

@@ -1,4 +1,4 @@
-"""A certificate for one run, made by the `openssl` program: what leaves this machine is encrypted, and stations trust this one alone."""
+"""A certificate for one run, made by the `openssl` program: connections to other machines are encrypted, and stations trust only it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ DAYS = "30"
 
 
 def made_for(address: str) -> tuple[str, str]:
-    """A self-signed certificate and its key, both as PEM; the key is on the disk for a moment, in a folder that other users cannot read."""
+    """Return a self-signed certificate and its key, both as PEM; the key is on the disk for a moment, in a private folder."""
     program = shutil.which("openssl")
     if program is None:
         raise UsageError(
@@ -27,5 +27,5 @@ def made_for(address: str) -> tuple[str, str]:
         ]  # fmt: skip
         done = subprocess.run(words, capture_output=True, text=True, errors="replace", stdin=subprocess.DEVNULL, check=False)
         if done.returncode:
-            raise UsageError("no certificate could be made", why=done.stderr.strip()[-300:], do="look at the openssl of this machine")
+            raise UsageError("no certificate could be made", why=done.stderr.strip()[-300:], do="check the openssl of this machine")
         return certificate.read_text(encoding="ascii"), key.read_text(encoding="ascii")

@@ -1,4 +1,4 @@
-"""A connection of a conductor and a station, as messages: opened with proofs from both sides, then frames."""
+"""A connection between a conductor and a station: both sides prove that they have the secret, then messages are sent in frames."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from steelyard.engine.farm.frames import CONFIRMATION, GREETING, HEAD, REPLY, Fr
 from steelyard.engine.farm.wire import FarmMessage, pack, unpack
 
 OPENING = 10.0
-"""Seconds for the proofs of both sides."""
+"""Time limit in seconds for the proofs of both sides."""
 
 
 @dataclass
@@ -28,7 +28,7 @@ class Channel:
 
     @classmethod
     async def admit(cls, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, secret: bytes) -> Channel:
-        """The conductor's end of a connection that a peer has made."""
+        """Open the conductor's end of a connection that a peer has made."""
         greeting = frames.greet()
         writer.write(greeting)
         async with asyncio.timeout(OPENING):
@@ -39,7 +39,7 @@ class Channel:
 
     @classmethod
     async def join(cls, host: str, port: int, secret: bytes, certificate: str = "") -> Channel:
-        """A station's end, towards the conductor of its ticket."""
+        """Connect a station to the conductor of its ticket."""
         reader, writer = await asyncio.open_connection(host, port, ssl=_trusting(certificate) if certificate else None)
         try:
             async with asyncio.timeout(OPENING):
@@ -54,40 +54,40 @@ class Channel:
         return cls(reader, writer, keys.seal(b"station"), keys.seal(b"conductor"))
 
     def send(self, message: FarmMessage) -> None:
-        """Hand a message over; what cannot be sent is noticed where the connection is read."""
+        """Queue a message for sending; a lost connection is noticed when it is read."""
         if not self.writer.is_closing():
             self.writer.write(self.sealing.close(pack(message)))
 
     async def drained(self) -> None:
-        """Until what was handed over has mostly gone."""
+        """Wait until most of the queued messages are sent."""
         await self.writer.drain()
 
     async def receive(self) -> FarmMessage:
-        """The next message."""
+        """Return the next message."""
         head = await _exactly(self.reader, HEAD)
         return unpack(self.opening.open(head, await _exactly(self.reader, self.opening.length(head))))
 
     def close(self) -> None:
-        """End it; what was handed over before still goes out."""
+        """Close the connection; queued messages are still sent."""
         self.writer.close()
 
 
 @dataclass
 class Door:
-    """Where peers come in: only so many at once that have proved nothing yet, since each costs a file, and saving results needs some."""
+    """Limits how many peers without a proof may be connected at once: each costs a file descriptor, and saving results needs some."""
 
     most: int
     waiting: int = 0
 
     async def admit(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, secret: bytes) -> Channel:
-        """The conductor's end, once the peer has proved that it has the secret; one that says nothing is refused too."""
+        """Open the conductor's end once the peer has proved that it has the secret; a peer that sends nothing is refused too."""
         if self.waiting >= self.most:
             raise Refused("too many connections at once that have not proved that they have the secret")
         self.waiting += 1
         try:
             return await Channel.admit(reader, writer, secret)
         except TimeoutError:
-            raise Refused(f"a peer proved nothing in {OPENING:.0f} s") from None
+            raise Refused(f"a peer did not prove within {OPENING:.0f} s that it has the secret") from None
         finally:
             self.waiting -= 1
 
@@ -100,7 +100,7 @@ async def _exactly(reader: asyncio.StreamReader, count: int) -> bytes:
 
 
 def _trusting(certificate: str) -> ssl.SSLContext:
-    """TLS with exactly one conductor, by the certificate that it made for this run; the secret proves the station."""
+    """Return a TLS context that trusts only the conductor's certificate for this run; the secret authenticates the station."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.check_hostname = False
@@ -109,7 +109,7 @@ def _trusting(certificate: str) -> ssl.SSLContext:
 
 
 def serving(certificate: str, key: str) -> ssl.SSLContext:
-    """TLS at the conductor's end."""
+    """Return the TLS context of the conductor's end."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     with tempfile.TemporaryDirectory(prefix="steelyard-") as folder:

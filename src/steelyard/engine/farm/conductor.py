@@ -51,16 +51,16 @@ TICK, GATHER = 0.1, 0.005
 """Seconds between two rounds, and how long to wait for further messages, so that one disk sync serves several."""
 PARTING = 5.0
 LOOK_EVERY = 1.0
-"""Seconds between looks at what the launcher says."""
+"""Seconds between two queries of the launcher."""
 MOST_MESSAGES = 500
 MOST_UNPROVED = 64
-"""Connections that have not proved anything, beside the stations that were asked for."""
+"""Most connections without a proof at once, in addition to the number of requested stations."""
 MOST_UNINVITED = 20
-"""Refused peers without the secret that are logged one by one; anyone who reaches the port can be one."""
+"""Most refused peers without the secret that are logged one by one; anyone who reaches the port can cause them."""
 
 
 class Conductor:
-    """The one side of all connections."""
+    """The conductor's side of all connections."""
 
     def __init__(self, run: FarmRun, groups: list[JobGroup], launcher: Launcher, terms: FarmTerms) -> None:
         self.run, self.launcher, self.terms = run, launcher, terms
@@ -72,11 +72,11 @@ class Conductor:
         self.door = Door(MOST_UNPROVED + launcher.count)
         self.roster, self.kinds = Roster(launcher), MachineKinds.kept()
         self._unkept: dict[AttemptMark, tuple[str, int]] = {}
-        """Answers that are written and perhaps not on the disk yet: who waits to hear, and up to which number."""
+        """Answers that are written but perhaps not on the disk yet: the station to acknowledge them to, and the last number."""
         self._looked = self._fitted = self._beaten = self.clock()
         self._dropped: set[AttemptMark] = set()
         self._refused: Counter[str] = Counter()
-        """How often each life of a station was refused, and under no name those who are no stations."""
+        """How often each process of a station was refused; peers that are not stations count under an empty name."""
         self._wake = asyncio.Event()
         self._failure: Exception | None = None
         self._talks: set[asyncio.Task[Any]] = set()
@@ -87,7 +87,7 @@ class Conductor:
         return self.run.stopped or not self.ledger.left or self._failure is not None
 
     async def conduct(self) -> None:
-        """Until every group is done; what went wrong where a station was heard is raised here."""
+        """Run until every group is done; errors while handling a station's messages are raised here."""
         while not self.over:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(TICK):
@@ -100,7 +100,7 @@ class Conductor:
         self._acknowledge()
 
     async def part(self) -> None:
-        """Tell every station that the run is over; each hangs up once it has heard."""
+        """Send every station the end of the run, and wait a while until they have disconnected."""
         for view in self.fleet:
             self._send(view, Farewell("the run is over"))
         if self._talks:
@@ -110,7 +110,7 @@ class Conductor:
                 view.channel.close()
 
     def tick(self) -> None:
-        """All that is due now."""
+        """Do everything that is due now."""
         now = self.clock()
         self._acknowledge()
         self._cut_silent(now)
@@ -189,16 +189,16 @@ class Conductor:
             await asyncio.sleep(0)
 
     def _welcome(self, joining: Joining, channel: Channel) -> StationView:
-        """A station that is new, or that is back."""
+        """Take in a station that is new or has come back."""
         if joining.version != VERSION or joining.steelyard != self.run.writer.header.version:
             channel.send(Farewell("it has another version"))
-            raise Refused(f"it has Steelyard {joining.steelyard[:40]}", why=f"this run is of {self.run.writer.header.version}")
+            raise Refused(f"it has Steelyard {joining.steelyard[:40]}", why=f"this run uses {self.run.writer.header.version}")
         if self._refused[joining.life] >= MOST_DEATHS:
             channel.send(Farewell("it was refused before"))
-            raise Refused("it comes again", why=f"it was refused {self._refused[joining.life]} times")
+            raise Refused("it reconnected", why=f"it was refused {self._refused[joining.life]} times")
         view, now = self.fleet.get(joining.name), self.clock()
         if view and view.joining.life != joining.life:
-            self.lose(view, "its process was started anew")
+            self.lose(view, "its process was started again")
             view = None
         if view is None:
             view = StationView(joining, intake.offer_of(joining), channel, now, ready=not self.run.welcome.calibrate)
@@ -220,7 +220,7 @@ class Conductor:
         return view
 
     def take(self, view: StationView, message: FarmMessage) -> None:
-        """One message of a station."""
+        """Handle one message of a station."""
         if isinstance(message, (CaseBegun, StationWord, AttachmentPiece, GroupAnswer, GroupDone)):
             mark = message.mark
             if not self.ledger.counts(mark, view.name):
@@ -248,12 +248,12 @@ class Conductor:
             raise Refused(f"a station sent a {type(message).__name__}")
 
     def _alike(self, view: StationView) -> list[HostSpeed]:
-        """How fast the other hosts of its description are."""
+        """Return the speeds of the other hosts of its description."""
         key = view.joining.key
         return [other.speed for other in self.fleet if other is not view and other.joining.key == key and other.speed]
 
     async def _send_goods(self, channel: Channel) -> None:
-        """Users' files, not faster than they are taken."""
+        """Send the users' files, no faster than they are received."""
         data = self.run.goods
         with contextlib.suppress(OSError):
             for begin in range(0, len(data) or 1, PIECE):
@@ -339,7 +339,7 @@ class Conductor:
             self._wake.set()
 
     def _finish(self, view: StationView, state: GroupState, trouble: str) -> None:
-        """Close an attempt: its group is done, or could not be done there."""
+        """Close an attempt: its group is done, or could not be measured there."""
         number = state.group.number
         intake.forget_files(view, AttemptMark(number, state.attempt))
         missing = [job for job in state.group.jobs if job.case.id not in self.run.writer.done]
@@ -350,11 +350,11 @@ class Conductor:
         else:
             trouble = trouble or "it ended without all of its answers"
             self.run.journal.note("undone", station=view.name, group=number, attempt=state.attempt, reason=trouble)
-            self.run.warn(f"{view.host} could not do {state.group.named}: {trouble}")
+            self.run.warn(f"{view.host} could not measure {state.group.named}: {trouble}")
             state.troubles.append(trouble)
             self.dispatcher.requeue(number, avoid=True)
             if len(state.troubles) >= MOST_DEATHS or not any(other.name not in state.avoid for other in self.fleet.useful):
-                self._give_up(state, "crashed", f"no host could do it: {trouble}")
+                self._give_up(state, "crashed", f"no host could measure it: {trouble}")
         self._wake.set()
 
     def _drop(self, view: StationView, message: CaseBegun | StationWord | AttachmentPiece | GroupAnswer | GroupDone) -> None:
@@ -385,7 +385,7 @@ class Conductor:
         self.run.warn(f"lost: {view.host}: {reason}{again}")
         for state in freed:
             if len(state.deaths) >= MOST_DEATHS:
-                self._give_up(state, "crashed", f"{len(state.deaths)} stations were lost at it: {'; '.join(state.deaths)}")
+                self._give_up(state, "crashed", f"{len(state.deaths)} stations were lost while measuring it: {'; '.join(state.deaths)}")
             else:
                 self.dispatcher.queue(state.group.number, first=True)
         if (not view.aside or view.noisy) and not self.over:
@@ -403,7 +403,7 @@ class Conductor:
             self.run.warn(f"set aside: {view.host}: {reason}; its cases go elsewhere")
 
     def _give_up(self, state: GroupState, status: Status, reason: str) -> None:
-        """Records for what is left of a group, by us, since no station will send any."""
+        """Write failure records for the rest of a group, since no station will send any."""
         self.dispatcher.waiting.remove(state.group.number)
         for job in state.group.jobs:
             if job.case.id not in self.run.writer.done:
@@ -414,7 +414,7 @@ class Conductor:
         self.ledger.finish(state.group.number)
 
     def dispatch(self) -> None:
-        """Give every station that has room the groups that fit it; each attempt is on the disk before its station hears of it."""
+        """Give every station that has room the groups that fit it; each attempt is on the disk before it is offered."""
         for view, mark in self.dispatcher.take_back():
             self._send(view, Withdrawal(mark))
         if offered := self.dispatcher.due():
@@ -443,7 +443,7 @@ class Conductor:
             view.channel.send(message)
 
     def _acknowledge(self) -> None:
-        """Wait for the disk once for all that came, and tell who waits for that."""
+        """Sync the disk once for all new answers, and acknowledge them to their stations."""
         if self._unkept:
             self.run.writer.sync()
         for mark, (name, number) in self._unkept.items():
@@ -462,7 +462,7 @@ class Conductor:
                 self.launcher.drop(view.name)
 
     def _look(self, now: float) -> None:
-        """Take in the launcher's reports, and groups that no host can do."""
+        """Handle the launcher's reports, and give up groups that no host can measure."""
         for state in self.roster.look(now):
             if state.phase == "waiting" and state.reason:
                 self.run.watch.waiting(f"{state.name} waits: {state.reason}")
@@ -476,7 +476,7 @@ class Conductor:
         self._refuse_hopeless(now)
 
     def _refuse_hopeless(self, now: float) -> None:
-        """Groups that no host fits, once all hosts are there; and a farm that has no host left."""
+        """Give up groups that fit no host, once all hosts are there; raise HostsLost if no host is left."""
         coming = self.roster.coming([view.name for view in self.fleet], now)
         sound = [view for view in self.fleet if not view.aside]
         if not sound and (not coming or now - self._fitted >= self.terms.fit):
@@ -493,4 +493,4 @@ class Conductor:
             reasons = {misfit(needs, view.offer) for view in sound}
             if "" not in reasons:
                 for number in numbers:
-                    self._give_up(self.ledger.states[number], "unsupported", f"no host of the farm fits: {'; '.join(sorted(reasons))}")
+                    self._give_up(self.ledger.states[number], "unsupported", f"no host can run it: {'; '.join(sorted(reasons))}")

@@ -1,4 +1,4 @@
-"""What devices a station can use, counted without any framework: what the host has, or what it was given of that."""
+"""Counts the devices that a station can use, without a framework: those of the host, or the part assigned to the station."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ VISIBLE = "CUDA_VISIBLE_DEVICES"
 
 
 def count(machine: Mapping[str, Any], variables: Mapping[str, str] = os.environ) -> dict[str, int]:
-    """Devices by kind; of NVIDIA's those that are left to this process."""
+    """Return the number of devices by kind; of NVIDIA's, those visible to this process."""
     found, gpus = {"cpu": 1}, machine.get("gpus") or []
     visible = variables.get(VISIBLE)
     own = len(gpus) if visible is None else len([word for word in visible.split(",") if word.strip() not in ("", "-1")])
@@ -31,6 +31,6 @@ def _declared(text: str) -> dict[str, int]:
         kind, sign, number = word.strip().partition("=")
         many = parse_count(number) if sign else 1
         if kind not in DEVICES or many is None:
-            raise UsageError(f"{DECLARED} says {word[:40]!r}", do=f"write it like tpu=4,xpu=1; kinds: {', '.join(DEVICES)}")
+            raise UsageError(f"{DECLARED}: invalid entry {word[:40]!r}", do=f"write it like tpu=4,xpu=1; kinds: {', '.join(DEVICES)}")
         found[kind] = many
     return found

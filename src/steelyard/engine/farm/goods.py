@@ -1,6 +1,6 @@
-"""Users' files on their way to hosts that do not share ours: what a worker loads or imports, in one archive for the whole run.
+"""The users' files that a worker loads or imports, packed into one archive per run for hosts that do not share our files.
 
-At the station they lie under a folder of its own at the paths that they have here, so that everything that names one is moved alike.
+A station unpacks them below a folder of its own, at the paths that they have here, so that every path to them changes in the same way.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from steelyard.errors import SteelyardError, UsageError
 from steelyard.model.units import plain
 
 MOST = 128 << 20
-"""Bytes of users' files, before they are packed."""
+"""Most bytes of users' files, before packing."""
 
 
 def packed(plan: Plan, here: Path) -> bytes:
-    """The archive of a plan's files; empty where it needs none."""
+    """Return the archive of a plan's files; empty if it needs none."""
     files = sorted(set(_files(plan, here)))
     if (size := sum(file.stat().st_size for file in files)) > MOST:
-        why = f"{len(files)} files of yours can be imported by what is measured, {plain(size, 'B')} in all"
-        raise UsageError("your files are too large to be sent", why=why, do="run it from a folder of its own, or from one that hosts share")
+        why = f"the cases can import {len(files)} files of yours, {plain(size, 'B')} in all; the limit is {plain(MOST, 'B')}"
+        raise UsageError("your files are too large to be sent", why=why, do="run from a smaller folder, or from one that the hosts share")
     if not files:
         return b""
     found = io.BytesIO()
@@ -38,7 +38,7 @@ def packed(plan: Plan, here: Path) -> bytes:
 
 
 def _files(plan: Plan, here: Path) -> Iterator[Path]:
-    """The files that are named, the programs that are run, and the modules that can be imported from a place's folders."""
+    """Yield the files that are named, the programs that are run, and the modules that can be imported from a place's folders."""
     yield from (Path(file) for file in plan.experiment.files)
     yield from (here / name for name in plan.sources if (here / name).is_file())
     folders = set()
@@ -55,14 +55,14 @@ def _places(job: Job) -> Iterable[Place]:
 
 
 def unpack(data: bytes, folder: Path) -> None:
-    """Lay the files out below a folder; a name that leads out of it is refused."""
+    """Unpack the files below a folder; a path that leads out of it is refused."""
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         if sum(item.file_size for item in archive.infolist()) > MOST:
             raise SteelyardError("the archive of files is larger than any that is sent")
         for item in archive.infolist():
             parts = PurePosixPath(item.filename).parts
             if not parts or ".." in parts or item.filename.startswith("/"):
-                raise SteelyardError(f"the archive of files names {item.filename[:80]!r}", why="its path leads out of its place")
+                raise SteelyardError(f"the archive of files contains {item.filename[:80]!r}", why="this path leads out of its folder")
             target = folder.joinpath(*parts)
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(archive.read(item))
@@ -70,5 +70,5 @@ def unpack(data: bytes, folder: Path) -> None:
 
 
 def moved(path: str, folder: Path | None) -> str:
-    """Where a path of the conductor's host is here; nothing moves where the files are shared."""
+    """Return where a path of the conductor's host is on this host; unchanged if the files are shared."""
     return path if folder is None or not path.startswith("/") else str(folder / path.lstrip("/"))

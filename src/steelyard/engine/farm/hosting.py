@@ -1,6 +1,6 @@
-"""Our end of getting a station going on another host: the code to send, and the dialogue with the first program there.
+"""Our end of starting a station on another host: the code to send, and the dialogue with the first program there.
 
-`arriving.py` is the other end. A parcel is named by a digest of its content, so a host that has it from before is not sent it again.
+`arriving.py` is the other end. A parcel is named by a digest of its content, so it is not sent again to a host that has it.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ FETCH = (
     "import io,os,sys,tempfile;s=io.BufferedReader(io.FileIO(0,closefd=False),1);f=tempfile.NamedTemporaryFile(suffix='.pyz',delete=False);"
     "f.write(s.read(int(s.readline())));f.close();os.execv(sys.executable,[sys.executable,f.name])"
 )
-"""A program of one line that takes `program()` from its input and becomes it."""
+"""A one-line program that reads `program()` from its input and runs it in its place."""
 
 
 class HostRefused(UsageError):
-    """A host answered that it cannot run a station."""
+    """A host reported that it cannot run a station."""
 
 
 class HostEnded(HostRefused):
@@ -45,7 +45,7 @@ class HostEnded(HostRefused):
 
 @dataclass(frozen=True)
 class Parcel:
-    """A zip file that travels."""
+    """A zip file to be sent to hosts; `fits` is the platform of its compiled parts."""
 
     digest: str
     file: Path
@@ -63,16 +63,16 @@ class Cargo:
     stacks: Sequence[str] = ()
 
     def offer(self, home: str = "") -> dict[str, Any]:
-        """The offer to the far side, to choose from."""
+        """Return the offer from which the other host chooses what it needs."""
         packages = {name: {"digest": parcel.digest, "fits": parcel.fits} for name, parcel in self.packages.items()}
         told = {"code": self.code.digest, "packages": packages, "command": list(self.command), "variables": dict(self.variables)}
         return {**told, "stacks": list(self.stacks), "home": home}
 
     def bytes_of(self, digest: str) -> bytes:
-        """A parcel that was asked for."""
+        """Return the content of a requested parcel."""
         known = {parcel.digest: parcel.file for parcel in (self.code, *self.packages.values())}
         if digest not in known:
-            raise HostRefused("it requested code that does not exist here")
+            raise HostRefused("it requested code that is not on offer")
         return known[digest].read_bytes()
 
 
@@ -83,18 +83,18 @@ class Arrived:
     host: str
     python: str
     seconds: float
-    """From our offer until it was started: code sent and unpacked, an environment built where there was need."""
+    """From our offer to its start, with sending and unpacking code and, if needed, building an environment."""
     sent: int
 
 
 def pack(invitation: Invitation, variables: Mapping[str, str], stacks: Sequence[str] = (), packages: Sequence[str] = NEEDED) -> Cargo:
-    """Everything a station may need, made ready once for all of a launcher's."""
+    """Prepare everything that a launcher's stations may need, once for all of them."""
     command = invitation.command("python")[1:]
     return Cargo(code(invitation.parcel), {name: package(name) for name in packages}, command, variables, stacks)
 
 
 def code(given: Path | None) -> Parcel:
-    """This package, as it is now."""
+    """Return the steelyard package in its present state."""
     if given is not None:
         return Parcel(hashlib.sha256(given.read_bytes()).hexdigest()[:DIGITS], given)
     root = Path(steelyard.__file__).parent
@@ -106,7 +106,7 @@ def code(given: Path | None) -> Parcel:
 
 @cache
 def package(name: str) -> Parcel:
-    """An installed package with its compiled parts; made once and kept, since numpy's takes seconds."""
+    """Return an installed package with its compiled parts; packed once and kept, since packing numpy takes seconds."""
     found = metadata.distribution(name)
     files = {str(file): Path(str(found.locate_file(file))) for file in found.files or []}
     files = {place: path for place, path in files.items() if not place.startswith("..") and path.is_file() and path.suffix != ".pyc"}
@@ -116,13 +116,13 @@ def package(name: str) -> Parcel:
         return Parcel(known[0].stem.rpartition("-")[2], known[0], fits)
     if not files:
         raise UsageError(
-            f"the installed {name} cannot travel", why="it does not list its files", do=f"pip install --force-reinstall {name}"
+            f"the installed {name} cannot be sent to hosts", why="it does not list its files", do=f"pip install --force-reinstall {name}"
         )
     return _kept(f"{name}-{found.version}-{fits}", _zipped(files), fits)
 
 
 def _zipped(files: Mapping[str, Path]) -> bytes:
-    """A zip file that is the same for the same content."""
+    """Return a zip file that is the same for the same content."""
     whole = io.BytesIO()
     with zipfile.ZipFile(whole, "w", zipfile.ZIP_DEFLATED) as parcel:
         for place, path in sorted(files.items()):
@@ -151,7 +151,7 @@ def _home() -> Path:
 
 @cache
 def program() -> bytes:
-    """What runs on a host first, as one file that Python runs."""
+    """Return the first program on a host, as one file that Python runs."""
     whole = io.BytesIO()
     with zipfile.ZipFile(whole, "w", zipfile.ZIP_DEFLATED) as file:
         file.writestr(zipfile.ZipInfo("__main__.py", STAMP), Path(str(arriving.__file__)).read_bytes())
@@ -159,20 +159,20 @@ def program() -> bytes:
 
 
 def sent_program() -> bytes:
-    """What FETCH reads."""
+    """Return what FETCH reads: the size of the first program, and the program."""
     return b"%d\n" % len(program()) + program()
 
 
 @dataclass
 class HostLines:
-    """Lines from a descriptor, with a limit to the wait and to their length; an empty one is the end."""
+    """Lines from a file descriptor, with limits for waiting and for their length; an empty line means the end."""
 
     fd: int
     buffer: bytes = b""
     longest: int = 1 << 20
 
     def next(self, patience: float | None) -> bytes:
-        """The next line; TimeoutError where none comes in that many seconds."""
+        """Return the next line; TimeoutError if none comes within this many seconds."""
         deadline = None if patience is None else time.monotonic() + patience
         watched = select.poll()
         watched.register(self.fd, select.POLLIN)
@@ -189,7 +189,7 @@ class HostLines:
 
 
 def ended(line: bytes) -> int | None:
-    """The exit code of a station, if this line tells it."""
+    """Return the exit code of a station, if this line reports it."""
     try:
         found = json.loads(line)
     except ValueError:
@@ -200,7 +200,7 @@ def ended(line: bytes) -> int | None:
 
 @dataclass
 class HostTalk:
-    """One talk with a host: lines are heard with their patience in seconds, and what is said is sent at once."""
+    """The dialogue with the first program on a host: `hear` returns its next line within some seconds, `send` sends at once."""
 
     hear: Callable[[float], bytes]
     send: Callable[[bytes], None]
@@ -209,7 +209,7 @@ class HostTalk:
     building: float = 1200.0
 
     def facts(self) -> Mapping[str, Any]:
-        """What the far interpreter is; one that is too old is refused."""
+        """Return facts about the host's interpreter; one that is too old is refused."""
         facts: Mapping[str, Any] = self._line(self.patience).get("facts") or {}
         if not facts:
             raise HostRefused("it did not identify itself")
@@ -219,7 +219,7 @@ class HostTalk:
         return facts
 
     def admit(self, cargo: Cargo, ticket: Callable[[], bytes], home: str = "") -> Arrived:
-        """Send what it lacks and the ticket, and wait until its station was started."""
+        """Send the parcels that the host lacks, wait until its station has started, and send the ticket."""
         facts, sent = self.facts(), 0
         self._say(cargo.offer(home))
         for digest in self._line(self.patience).get("want") or []:
@@ -237,7 +237,7 @@ class HostTalk:
         self.send(json.dumps(words).encode() + b"\n")
 
     def _line(self, patience: float) -> dict[str, Any]:
-        """The next line that is one of ours; output of login scripts is skipped."""
+        """Return the next line of our program; output of login scripts is skipped."""
         while True:
             try:
                 text = self.hear(patience)

@@ -21,39 +21,39 @@ from steelyard.store.runs import RunWriter
 from steelyard.store.samples import SIZES
 
 MOST_FILES, MOST_BYTES = 200, 2 * LARGEST_FILE
-"""Attachments of a station that are on their way: they are in memory until their record is here."""
+"""Limits for a station's incomplete attachments, which are held in memory until their record arrives."""
 _PATH = re.compile(r"attachments/[A-Za-z0-9][A-Za-z0-9._-]{0,120}")
 
 
 def offer_of(joining: Joining) -> HostOffer:
-    """The resources of a station's host."""
+    """Return the resources of a station's host."""
     memory = joining.machine.get("memory")
     total = memory.get("total") if isinstance(memory, Mapping) else 0
     return HostOffer(joining.key[:64], dict(joining.devices), total if isinstance(total, int) else 0, joining.envs)
 
 
 def take_piece(piece: AttachmentPiece, view: StationView) -> None:
-    """Some bytes of an attachment, whose name must be a plain one and whose size has an end."""
+    """Add some bytes to an attachment; an unsafe name or too many bytes are refused."""
     if not _PATH.fullmatch(piece.path):
-        raise Refused(f"an attachment is called {piece.path[:80]!r}", why="its path leads out of its place, or is no plain name")
+        raise Refused(f"an attachment is called {piece.path[:80]!r}", why="its path leads out of its folder, or is not a plain name")
     mine = {key for key in view.files if key[0] == piece.mark}
     if (piece.mark, piece.path) not in mine and len(mine) >= MOST_FILES:
-        raise Refused(f"more than {MOST_FILES} attachments are on their way")
+        raise Refused(f"more than {MOST_FILES} attachments are incomplete")
     held = view.files.setdefault((piece.mark, piece.path), bytearray())
     if len(held) + len(piece.data) > LARGEST_FILE:
         raise Refused(f"an attachment is larger than {LARGEST_FILE >> 20} MiB")
     if sum(map(len, view.files.values())) + len(piece.data) > MOST_BYTES:
-        raise Refused(f"more than {MOST_BYTES >> 20} MiB of attachments are on their way")
+        raise Refused(f"more than {MOST_BYTES >> 20} MiB of attachments are incomplete")
     held += piece.data
 
 
 def forget_files(view: StationView, mark: AttemptMark) -> None:
-    """Drop the pending attachments of an attempt."""
+    """Drop the incomplete attachments of an attempt."""
     view.files = {key: data for key, data in view.files.items() if key[0] != mark}
 
 
 def record_of(answer: GroupAnswer, group: JobGroup, view: StationView, writer: RunWriter) -> tuple[Record, Arrays]:
-    """The record of an answer as it is kept here: of a case that was offered, with its files in this run, and saying where it was made."""
+    """Return an answer's record as it is stored here: with its files in this run, and its host. Refuse a case that is not in the group."""
     record = read_record(answer.line)
     job = next((job for job in group.jobs if job.case.id == record.id), None)
     if job is None:
@@ -68,14 +68,14 @@ def record_of(answer: GroupAnswer, group: JobGroup, view: StationView, writer: R
 def _kept_file(item: Attachment, mark: AttemptMark, view: StationView, writer: RunWriter) -> Attachment:
     data = view.files.pop((mark, item.path), None)
     if data is None:
-        raise Refused(f"a record names the attachment {item.path[:80]!r}", why="no such file was sent: a path must stay in its place")
+        raise Refused(f"a record names the attachment {item.path[:80]!r}", why="no such file was sent")
     if hashlib.sha256(data).hexdigest() != item.sha256:
         raise Refused(f"the attachment {item.path[:80]!r} has another hash than its record says")
     return writer.attach(item.kind, f"{len(writer.done) + 1}-{PurePosixPath(item.path).name}", bytes(data))
 
 
 def pair_of(answer: GroupAnswer, group: JobGroup) -> tuple[Pair, Arrays]:
-    """The comparison of an answer, which must be one that was offered."""
+    """Return an answer's comparison; refuse a pair that is not in the group."""
     pair = read_pair(answer.line)
     wanted = {(job.case.id, job.vs.id) for job in (*group.jobs, *group.pairs) if job.vs}
     if (pair.head.id, pair.base.id) not in wanted:
@@ -86,11 +86,11 @@ def pair_of(answer: GroupAnswer, group: JobGroup) -> tuple[Pair, Arrays]:
 def _checked(arrays: Arrays) -> Arrays:
     for name, (_, dtype, data) in arrays.items():
         if dtype not in SIZES or len(data) % SIZES[dtype]:
-            raise Refused(f"samples {name[:60]!r} are no {dtype[:20]!r} values")
+            raise Refused(f"samples {name[:60]!r} are not {dtype[:20]!r} values")
     return arrays
 
 
 def told_of(record: Record) -> Mapping[str, object]:
-    """Where a record was made, as it says; empty where it was made here."""
+    """Return where a record was measured, as it says; empty if it was measured here."""
     found = record.effective.get(HOST)
     return found if isinstance(found, Mapping) else {}

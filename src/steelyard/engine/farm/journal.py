@@ -1,6 +1,6 @@
-"""What a farm did, beside its run: which attempt went where, what was lost, who was set aside. A restarted conductor continues from it.
+"""The journal of a farm, beside its run: where each attempt went, which stations were lost or set aside. A restarted conductor reads it.
 
-farm.jsonl, a line for each event; `begun` is on the disk before a station hears of the attempt, so no number is ever used twice.
+The file is farm.jsonl, a line for each event; `begun` is on the disk before a station gets the attempt, so no number is used twice.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ _KIND = re.compile(r"[a-z ]{1,40}")
 
 @dataclass(frozen=True)
 class JournalEvent:
-    """One line: what happened, when, and the words that belong to it."""
+    """One line: what happened, when, and its other fields."""
 
     kind: str
     time: str
     words: Mapping[str, Any]
 
     def number(self, name: str) -> int:
-        """A whole number among its words; -1 where there is none."""
+        """Return a field that is an integer; -1 if it is not."""
         found = self.words.get(name)
         return found if isinstance(found, int) and not isinstance(found, bool) else -1
 
     def text(self, name: str) -> str:
-        """A text among its words; empty where there is none."""
+        """Return a field that is text; empty if it is not."""
         found = self.words.get(name)
         return found if isinstance(found, str) else ""
 
@@ -51,7 +51,7 @@ class Journal:
         _end_torn_line(self.path, self._fd)
 
     def write(self, events: Sequence[tuple[str, Mapping[str, Any]]], *, sync: bool = False) -> None:
-        """Write some lines down at once; with `sync` they are on the disk when it returns."""
+        """Write some lines at once; with `sync` they are on the disk when it returns."""
         lines = [json.dumps({"event": kind, "time": now(), **words}, separators=(",", ":"), default=str) for kind, words in events]
         try:
             data = "".join(f"{line}\n" for line in lines).encode()
@@ -60,14 +60,14 @@ class Journal:
             if sync:
                 os.fsync(self._fd)
         except OSError as error:
-            raise trouble("write down what the farm does", self.path, error) from error
+            raise trouble("write the journal of the farm", self.path, error) from error
 
     def note(self, kind: str, **words: Any) -> None:
-        """Write one line that nothing waits for."""
+        """Write one line, without waiting for the disk."""
         self.write([(kind, words)])
 
     def attempts(self) -> dict[int, int]:
-        """The last number that every group had before this conductor."""
+        """Return the last attempt number that every group had before this conductor."""
         found: dict[int, int] = {}
         for event in self.before:
             if event.kind == "begun":
@@ -81,7 +81,7 @@ class Journal:
 
 
 def read_journal(folder: Path) -> Iterator[JournalEvent]:
-    """The events of a run's journal; a torn or foreign line is passed over, and there may be none."""
+    """Yield the events of a run's journal, if it has one; incomplete and unknown lines are skipped."""
     path = folder / FILE
     if path.is_symlink() or not path.is_file():
         return
@@ -89,13 +89,13 @@ def read_journal(folder: Path) -> Iterator[JournalEvent]:
 
 
 class JournalTail:
-    """What was added to a run's journal since the last look: of a long run, reading all of it every second would cost a CPU."""
+    """Reads what was added to a run's journal since the last look; reading all of a long journal every second would keep a CPU busy."""
 
     def __init__(self, folder: Path) -> None:
         self._path, self._at = folder / FILE, 0
 
     def more(self) -> Iterator[JournalEvent]:
-        """The events that are new; a line that is not yet whole is left for the next look."""
+        """Return the new events; an incomplete last line is left for the next look."""
         with self._path.open("rb") as file:
             file.seek(self._at)
             data = file.read(limit(RESULTS))

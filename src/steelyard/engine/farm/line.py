@@ -1,4 +1,4 @@
-"""A station's line to the conductor, in a thread of its own: it joins again when it was cut, and keeps what is not on the disk there."""
+"""A station's connection to the conductor, in its own thread: it reconnects, and keeps answers until the conductor has stored them."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ from steelyard.engine.farm.wire import (
 
 DONE, REFUSED, DESERTED = 0, 3, 4
 PATIENCE = 60.0
-"""Seconds that a conductor may be away; then the station ends."""
+"""Seconds that the conductor may be out of reach; then the station ends."""
 FIRST_WAIT, LONGEST_WAIT = 0.2, 5.0
 DEAF = 5
-"""Beats without a word from the other side after which it is taken for gone."""
+"""The connection is cut after this many beats without a message from the conductor."""
 LAST_WORDS = 10.0
-"""Seconds for workers to be ended; then the process ends, and they with it."""
+"""Seconds for ending the workers; then the process exits, which ends them too."""
 
 
 class StationLine:
-    """The conductor, as the measuring thread knows it: offers come out of it, answers go in."""
+    """The conductor as the measuring thread sees it: it gives offers and takes answers."""
 
     def __init__(self, ticket: Ticket, joining: Joining, watched: int | None) -> None:
         self.ticket, self.joining = ticket, joining
@@ -52,11 +52,11 @@ class StationLine:
         self._watched, self._main = watched, threading.get_ident()
         self._offers: queue.SimpleQueue[Offer | None] = queue.SimpleQueue()
         self._kept: dict[int, tuple[AttemptMark, int, FarmMessage]] = {}
-        """What the conductor does not have on its disk yet, in the order in which it came."""
+        """Messages that the conductor has not stored yet, in order."""
         self._count, self._sent = 0, 0
-        """The last message that was kept, and the last that went out on this connection."""
+        """The numbers of the last message that was kept, and of the last one sent on this connection."""
         self._last: dict[AttemptMark, int] = {}
-        """The number of the last answer of every attempt that is ours."""
+        """The number of the last answer of every attempt that this station has."""
         self._current: AttemptMark | None = None
         self._lock = threading.RLock()
         self._goods, self._fetched = bytearray(), threading.Event()
@@ -67,18 +67,18 @@ class StationLine:
         self._thread = threading.Thread(target=self._talk, name="line", daemon=True)
 
     def open(self) -> bool:
-        """Begin to talk, and wait until the conductor has said what the run is; whether it has."""
+        """Connect, and wait for the conductor's welcome; return whether it came."""
         self._thread.start()
         self._joined.wait()
         return not self.over
 
     def goods(self) -> bytes:
-        """The archive of users' files, once it is here; nothing when the run is over."""
+        """Wait for the archive of users' files and return it; empty if the run is over."""
         self._fetched.wait()
         return bytes(self._goods)
 
     def next_offer(self) -> Offer | None:
-        """The next group to measure, once there is one; nothing when the run is over."""
+        """Wait for the next group to measure and return it; None if the run is over."""
         with self._lock:
             left, self._current = self._current, None
         if left is not None and left in self._last:
@@ -96,7 +96,7 @@ class StationLine:
             self._current = None
 
     def answer(self, mark: AttemptMark, number: int, message: FarmMessage) -> None:
-        """Send what must not be lost; of an attempt that counts no more, nothing."""
+        """Send a message that must not be lost, unless its attempt no longer counts."""
         with self._lock:
             if mark not in self._last:
                 return
@@ -106,7 +106,7 @@ class StationLine:
         self._soon(self._flush)
 
     def tell(self, message: FarmMessage) -> None:
-        """Send what is of interest now or never."""
+        """Send a message that may be lost, such as progress."""
         self._soon(lambda: self._channel.send(message) if self._channel and self._welcomed else None)
 
     def _soon(self, act: Callable[[], None]) -> None:
@@ -114,7 +114,7 @@ class StationLine:
             self._loop.call_soon_threadsafe(act)
 
     def _flush(self) -> None:
-        """Send what did not go out on this connection yet, in its order."""
+        """Send the kept messages that were not sent on this connection yet, in order."""
         if not self._channel or not self._welcomed:
             return
         with self._lock:
@@ -124,12 +124,12 @@ class StationLine:
             self._channel.send(message)
 
     def close(self) -> int:
-        """The exit code, once the last words are out."""
+        """Wait until the last messages are sent, and return the exit code."""
         self._thread.join(LAST_WORDS)
         return self.code
 
     def leave(self, code: int, reason: str) -> None:
-        """Stop measuring and end: in seconds, whatever the measuring thread is at."""
+        """Stop measuring and exit within seconds, whatever the measuring thread is doing."""
         if self.over:
             return
         self.over, self.code, self.reason = True, code, reason
@@ -148,7 +148,7 @@ class StationLine:
         try:
             self._loop.run_until_complete(self._stay())
         finally:
-            self.leave(DESERTED, "the line broke")
+            self.leave(DESERTED, "the connection to the conductor failed")
             self._loop.close()
 
     async def _stay(self) -> None:
@@ -179,7 +179,7 @@ class StationLine:
             await asyncio.sleep(min(0.1, seconds))
 
     def _hear_launcher(self) -> None:
-        """Standard input stays open as long as the process that started us lives."""
+        """Leave when standard input ends, which means that the process that started us has ended."""
         assert self._watched is not None
         if not os.read(self._watched, 4096):
             self._loop.remove_reader(self._watched)
@@ -188,7 +188,7 @@ class StationLine:
                 self._channel.close()
 
     async def _converse(self, channel: Channel) -> None:
-        """One connection, to its end."""
+        """Serve one connection until it ends."""
         self._channel, self._sent = channel, 0
         with self._lock:
             at = tuple(self._last)
@@ -234,7 +234,7 @@ class StationLine:
             self.leave(DONE, message.reason)
 
     def _forget(self, mark: AttemptMark, number: int) -> None:
-        """Drop answers that the conductor has stored; after the last one of an attempt, all of it."""
+        """Drop answers that the conductor has stored; after an attempt's last answer, drop the attempt."""
         with self._lock:
             held = {place: item for place, item in self._kept.items() if item[0] == mark and item[1] <= number}
             for place in held:
@@ -251,5 +251,5 @@ class StationLine:
 
 
 def joining_of(ticket: Ticket, machine: Mapping[str, Any], key: str, **more: Any) -> Joining:
-    """Who this station is, for the conductor."""
+    """Return the message that introduces this station to the conductor."""
     return Joining(ticket.name, secrets.token_hex(8), socket.gethostname(), os.getpid(), machine, key, **more)

@@ -1,7 +1,8 @@
-"""Ray's half of the Ray launcher, run by an interpreter that has Ray: an actor on each node, and bytes to and from what it runs.
+"""Ray's half of the Ray launcher, run by an interpreter that has Ray: an actor on each node, which exchanges bytes with its station.
 
-Orders come as lines of JSON on standard input, answers and what stations say go out as such; `bytes` is followed by as many for a station.
-The end of the input ends everything. No call of an actor is repeated by Ray, and no wait is without an end.
+Orders come as lines of JSON on standard input; replies and the stations' output are written as such lines. An order with `bytes` is
+followed by that many bytes for a station. The end of the input ends everything. Ray repeats no call of an actor, and every wait has
+a time limit.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ class Keeper:
     """An actor: one process on its node, and a pipe to it."""
 
     def open(self, python: str, program: str) -> str:
-        """Start it."""
+        """Start the process; return the name of the node."""
         self.said: queue.Queue[str | None] = queue.Queue()
         self.last = b""
         self.process = subprocess.Popen(
@@ -48,7 +49,7 @@ class Keeper:
             self.last = line.strip() or self.last
 
     def exchange(self, data: bytes, seconds: float) -> tuple[list[str], str | None]:
-        """Give it some bytes, and take the lines that come in some seconds; what it printed last once it is over."""
+        """Send the process some bytes; return the lines it printed within some seconds and, once it has ended, its last error."""
         if data:
             with contextlib.suppress(OSError):
                 self.process.stdin.write(data)  # type: ignore[union-attr]
@@ -63,7 +64,7 @@ class Keeper:
         return lines, None
 
     def close(self, patience: float) -> None:
-        """End its input, and it with that."""
+        """Close the process's input, which ends it; kill it if it does not end."""
         with contextlib.suppress(OSError):
             self.process.stdin.close()  # type: ignore[union-attr]
         try:
@@ -83,21 +84,21 @@ class Driver:
         self.placed: dict[str, tuple[Any, queue.Queue[bytes], threading.Thread, str]] = {}
         self.over = threading.Event()
         self.dropped: set[str] = set()
-        """Stations that were lost and are to end."""
+        """Stations that were lost and must end."""
 
     def say(self, **words: object) -> None:
-        """One line to the launcher."""
+        """Send one line to the launcher."""
         with self.writing:
             sys.stdout.write(json.dumps(words) + "\n")
             sys.stdout.flush()
 
     def give_up(self) -> None:
-        """Ray tries for minutes to connect, and has no setting for that."""
+        """Report a failed connection and exit; Ray itself tries for minutes, and has no setting for that."""
         self.say(error=f"Ray did not connect to {self.orders['address']} within {CONNECT:.0f} s")
         os._exit(2)
 
     def nodes(self) -> list[dict[str, Any]]:
-        """The nodes that have what is asked for, whether it is free or not."""
+        """Return the nodes that have the requested resources, whether free or not."""
         import ray
 
         found = []
@@ -111,7 +112,7 @@ class Driver:
         return found
 
     def place(self, name: str) -> None:
-        """Put an actor on a node that has none of ours; wait for one for a time."""
+        """Start an actor on a node that has none of ours; wait for such a node for a limited time."""
         deadline = time.monotonic() + self.orders["patience"]
         while not self.over.is_set():
             with self.placing:
@@ -122,10 +123,10 @@ class Driver:
             if time.monotonic() > deadline:
                 break
             self.over.wait(1.0)
-        return self.say(station=name, gone=f"no node with {self.orders['told']} became free in {self.orders['patience']:.0f} s")
+        return self.say(station=name, gone=f"no node with {self.orders['told']} became free within {self.orders['patience']:.0f} s")
 
     def start(self, name: str, node: dict[str, Any]) -> None:
-        """An actor that takes the whole node, so that Ray puts nothing else beside a measurement, unless a part was asked for."""
+        """Start an actor that takes the whole node, so that Ray runs nothing beside a measurement, unless a part was requested."""
         import ray
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
@@ -142,13 +143,13 @@ class Driver:
         thread.start()
 
     def serve(self, name: str, actor: Any, said: queue.Queue[bytes], host: str) -> None:
-        """Carry bytes there and lines back until it is over."""
+        """Pass bytes to a station and lines back until it ends."""
         import ray
 
         try:
             opened = actor.open.remote(self.orders["python"], self.orders["program"])
             if not ray.wait([opened], timeout=self.orders["patience"])[0]:
-                return self.say(station=name, gone=f"{host} did not give {self.orders['told']} in {self.orders['patience']:.0f} s")
+                return self.say(station=name, gone=f"{host} did not provide {self.orders['told']} within {self.orders['patience']:.0f} s")
             self.say(station=name, host=ray.get(opened, timeout=CALL))
             begun = False
             while not self.over.is_set():
@@ -172,7 +173,7 @@ class Driver:
         return None
 
     def end(self) -> None:
-        """End every station, in the time that they have."""
+        """End every station, with a time limit."""
         import ray
 
         self.over.set()
@@ -188,7 +189,7 @@ class Driver:
 
 
 def main() -> int:
-    """Connect, and do what the launcher says until it is gone."""
+    """Connect, and follow the launcher's orders until its input ends."""
     source = sys.stdin.buffer
     orders = json.loads(source.readline())
     driver = Driver(orders)

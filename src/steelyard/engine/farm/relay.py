@@ -31,20 +31,20 @@ from steelyard.model.pair import Pair
 from steelyard.model.record import Arrays, Attachment, Record, altered
 
 QUIET = 0.5
-"""Seconds between two tellings of one phase."""
+"""Fewest seconds between two reports of the same phase, so that progress is not most of the traffic."""
 ROOM = 1 << 20
-"""What the rest of an answer's frame may take beside its line and its samples."""
+"""Bytes reserved in an answer's frame for everything but its line and its samples."""
 
 
 class Outlet(Protocol):
-    """Where a station's words go: `answer` is kept until the conductor has it on its disk, `tell` is lost if there is no connection."""
+    """Where a station sends messages: `answer` keeps one until the conductor has stored it, `tell` loses it if there is no connection."""
 
     def answer(self, mark: AttemptMark, number: int, message: FarmMessage) -> None: ...
     def tell(self, message: FarmMessage) -> None: ...
 
 
 class RelayKeeper:
-    """Keeps what is measured of one offer by sending it on; what the run had before is known from the offer."""
+    """Sends the results of one offer to the conductor instead of storing them; the offer has the results that the run already had."""
 
     def __init__(self, offer: Offer, outlet: Outlet, folder: Path) -> None:
         self.mark, self.path, self._outlet = offer.mark, folder, outlet
@@ -54,10 +54,10 @@ class RelayKeeper:
         self._files = 0
 
     def append(self, record: Record, arrays: Arrays | None = None) -> Record:
-        """Send a record; one that fits in no frame is a failure of its case."""
+        """Send a record; one that is too large for a frame is replaced by a failure of its case."""
         line, sent = codec.encode(record), arrays or {}
         if (size := len(line) + sum(len(data) for _, _, data in sent.values())) > frames.LARGEST - ROOM:
-            reason = f"its record has {size} bytes, and {frames.LARGEST - ROOM} can be sent"
+            reason = f"its record has {size} bytes, and at most {frames.LARGEST - ROOM} can be sent"
             record, sent = altered(record, status="failed", reason=reason, metrics={}, effective={}, verification=None, attachments=[]), {}
             line = codec.encode(record)
         self._answer(GroupAnswer(self.mark, self.number + 1, "record", line, sent))
@@ -65,7 +65,7 @@ class RelayKeeper:
         return record
 
     def append_pair(self, pair: Pair, arrays: Arrays | None = None) -> Pair:
-        """Send a comparison; its raw blocks stay here where they are too many."""
+        """Send a comparison, without its raw blocks if they are too large."""
         line, sent = codec.encode(pair), arrays or {}
         sent = sent if len(line) + sum(len(data) for _, _, data in sent.values()) <= frames.LARGEST - ROOM else {}
         self._answer(GroupAnswer(self.mark, self.number + 1, "pair", line, sent))
@@ -73,7 +73,7 @@ class RelayKeeper:
         return pair
 
     def attach(self, kind: str, name: str, data: bytes) -> Attachment:
-        """Send a file in pieces, under a name that the conductor makes one of its own of."""
+        """Send a file in pieces; the conductor stores it under a name of its own."""
         self._files += 1
         plain = re.sub(r"[^A-Za-z0-9._-]+", "_", name).lstrip("._-")[-60:] or "file"
         path = f"attachments/{self._files}-{plain}"
@@ -86,7 +86,7 @@ class RelayKeeper:
         self._answer(GroupAnswer(self.mark, self.number + 1, "unweighed", case=case, base=base, reason=reason))
 
     def close(self, trouble: str = "") -> None:
-        """Nothing more comes of this attempt."""
+        """Send the end of this attempt; `trouble` is why it could not be measured."""
         self.number += 1
         self._outlet.answer(self.mark, self.number, GroupDone(self.mark, self.number, trouble))
 
@@ -118,7 +118,7 @@ class RelayWatch(NoWatch):
 
 
 class RelaySink(Sink):
-    """Hears of listed pairs that were not weighed, which have no line of their own in a run."""
+    """Sends on listed pairs that were not compared, which have no line of their own in a run."""
 
     def __init__(self, keeper: RelayKeeper) -> None:
         self._keeper = keeper

@@ -1,4 +1,4 @@
-"""Who was asked for: what a launcher says of its stations, which of them are still to come, and which are followed by a fresh one."""
+"""The stations that were requested: their states by the launcher, which may still join, and which are replaced by new ones."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection
 from steelyard.engine.farm.launchers import Launcher, StationState
 
 LATE = 1800.0
-"""Seconds after which a station that is said to run, and that has not joined, is waited for no more; it may build an environment first."""
+"""Seconds to wait for a running station to join; so long because it may build an environment first."""
 
 
 class Roster:
@@ -17,14 +17,14 @@ class Roster:
         self.launcher = launcher
         self.states: dict[str, StationState] = {}
         self.ask: Callable[[], None] = lambda: None
-        """Asks for one more station; set by the owner of the invitations."""
+        """Requests one more station; set by the owner of the invitations."""
         self._spare = 2 + 2 * launcher.count
         self._settled: set[str] = set()
-        """Stations that are gone and were followed by another one, if any."""
+        """Stations that are gone, and were replaced if a replacement was due."""
         self._running: dict[str, float] = {}
 
     def look(self, now: float) -> list[StationState]:
-        """Ask the launcher; what it says of stations for the first time, or differently than before."""
+        """Query the launcher; return the states that are new or have changed."""
         states = {state.name: state for state in self.launcher.states()}
         changed = [state for name, state in states.items() if self.states.get(name) != state]
         self.states = states
@@ -32,26 +32,26 @@ class Roster:
         return changed
 
     def worked(self) -> None:
-        """Work came back: those that are lost from here on are followed again."""
+        """Note that work came back: stations that are lost from now on are replaced again."""
         self._spare = max(self._spare, 2 + self.launcher.count)
 
     def settled(self, name: str) -> bool:
-        """Whether the end of a station was seen already."""
+        """Whether the end of a station was handled already."""
         return name in self._settled
 
     def follow(self, name: str) -> None:
-        """After a lost station ask for a new one, once for each, and not endlessly if none does any work."""
+        """Request a replacement for a lost station, once, and only a limited number while no station does any work."""
         if name not in self._settled and self._spare > 0:
             self._spare -= 1
             self.ask()
         self._settled.add(name)
 
     def coming(self, joined: Collection[str], now: float) -> list[StationState]:
-        """Those that may still join."""
+        """Return the stations that may still join."""
         absent = [state for name, state in self.states.items() if state.phase != "gone" and name not in joined]
         return [state for state in absent if now - self._running.get(state.name, now) < LATE]
 
     def reasons(self) -> list[str]:
-        """Messages about stations that did not come."""
-        late = f"it runs, and has not joined in {LATE / 60:.0f} minutes"
+        """Return why stations did not join."""
+        late = f"it is running, but did not join within {LATE / 60:.0f} minutes"
         return [state.reason or late for state in self.states.values() if state.reason or state.phase == "running"]

@@ -1,4 +1,4 @@
-"""A run on a farm, from its plan to its last record: stations are placed, the conductor listens for them, and none is left behind."""
+"""A run on a farm, from its plan to its last record: stations are started, the conductor listens for them, and all of them are ended."""
 
 from __future__ import annotations
 
@@ -39,24 +39,24 @@ FILES, FILES_EACH = 256, 8
 
 @dataclass(frozen=True)
 class Farm:
-    """Where the cases of a run are measured: what `--on` says, and how long is waited for whom."""
+    """Where the cases of a run are measured: the value of `--on`, and the timeouts."""
 
     on: str
     terms: FarmTerms = field(default_factory=FarmTerms.usual)
 
     @classmethod
     def of(cls, plan: Plan) -> Farm:
-        """The farm that a plan names; what cannot be done away from here is refused before anything is opened."""
+        """Return the farm that a plan names; a script, which can only run here, is refused."""
         if plan.experiment.script:
-            raise UsageError("a script cannot be run on other machines", why="its own code decides what is measured", do="leave --on out")
+            raise UsageError("a script cannot be run on other machines", why="its own code decides what is measured", do="omit --on")
         return cls(plan.on)
 
     def check(self) -> None:
-        """Whether it is there, and whether we can listen where its stations will look for us; before anything is measured."""
+        """Raise an error if the farm is not there, or if we cannot listen where its stations connect; done before measuring."""
         check_ours(open_launcher(self.on).bind)
 
     def key(self, machine: Mapping[str, Any]) -> str:
-        """What its runs have in the place of a machine's key: this machine's own where it is that, else one for the name of the farm."""
+        """Return the machine key of its runs: this machine's own for `local`, otherwise a hash of the farm's name."""
         name, _, _ = self.on.partition(":")
         return facts.key(dict(machine)) if name == "local" else hashlib.sha256(self.on.encode()).hexdigest()[:12]
 
@@ -69,12 +69,12 @@ class Farm:
         stop: Callable[[Record], bool] = lambda record: False,
         sink: Sink | None = None,
     ) -> bool:
-        """Measure every job that the run does not hold yet, as a local run does; whether it came to the end."""
+        """Measure every job that the run does not have yet, as a local run does; return whether it was completed."""
         return supervise(plan, writer, watch, sink or Sink(), self, stop)
 
 
 def supervise(plan: Plan, writer: RunWriter, watch: RunWatch, sink: Sink, farm: Farm, stop: Callable[[Record], bool]) -> bool:
-    """The stations of a farm measure what is left of a plan."""
+    """Measure the rest of a plan on a farm; return whether it was completed."""
     sink.planned(plan.rows)
     todo = [group for group in groups_of(plan) if undone(group, writer)]
     if not todo:
@@ -102,7 +102,7 @@ def supervise(plan: Plan, writer: RunWriter, watch: RunWatch, sink: Sink, farm: 
 
 
 def make_room(stations: int) -> None:
-    """Files that so many stations need, where the usual limit is less: their connections, and what their launcher holds of each."""
+    """Raise the limit of open files, if too low, to what the stations need: their connections, and the files of their launcher."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = FILES + FILES_EACH * stations
     if soft != resource.RLIM_INFINITY and soft < needed:

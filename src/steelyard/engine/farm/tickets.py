@@ -17,7 +17,7 @@ LONGEST = 64 << 10
 
 @dataclass(frozen=True, repr=False)
 class Ticket:
-    """Where the conductor is, what the station is called, and what proves that it was invited."""
+    """The conductor's address, the station's name, and the secret that proves its invitation."""
 
     name: str
     run: str
@@ -28,7 +28,7 @@ class Ticket:
 
 
 def read_ticket(source: str) -> Ticket:
-    """The ticket in a file, which is removed, or in the first line of standard input for `-`."""
+    """Read the ticket from a file, which is removed, or for `-` from the first line of standard input."""
     try:
         words = json.loads(_first_line(sys.stdin.fileno()) if source == "-" else _taken(Path(source)))
         found = Ticket(
@@ -39,7 +39,7 @@ def read_ticket(source: str) -> Ticket:
         why = error.strerror if isinstance(error, OSError) else type(error).__name__
         raise UsageError("the ticket cannot be read", why=str(why), do="stations are started by steelyard run --on …") from None
     if len(found.secret) < 32:
-        raise UsageError("the ticket has no secret that is long enough", do="stations are started by steelyard run --on …")
+        raise UsageError("the secret in the ticket is too short", do="stations are started by steelyard run --on …")
     return found
 
 
@@ -61,5 +61,5 @@ def _taken(path: Path) -> bytes:
     with contextlib.suppress(OSError):
         path.unlink()
     if not stat.S_ISREG(about.st_mode) or about.st_mode & 0o077 or about.st_uid != os.getuid():
-        raise UsageError(f"others could read the ticket {path}", why="it holds the secret of the run", do="chmod 600 and own it")
+        raise UsageError(f"other users could read the ticket {path}", why="it holds the secret of the run", do="chmod 600, as its owner")
     return data

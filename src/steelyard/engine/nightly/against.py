@@ -20,12 +20,12 @@ from steelyard.model.record import Record
 from steelyard.store.runs import Run
 
 Again = dict[str, Confirm]
-"""What measures again against each base, by its run."""
+"""By the base's run id: the function that measures cases again, interleaved with that base."""
 
 
 @dataclass(frozen=True)
 class Before:
-    """What went before a night: the nights of its experiment and machine, the base of every case, and the runs of those.
+    """What a night is compared with: earlier nights of its experiment and machine, the base of every case, and the runs of the bases.
 
     `open` reads the run of any night.
     """
@@ -36,7 +36,7 @@ class Before:
     open: Callable[[str], Run | None] = lambda run: None
 
     def grouped(self) -> dict[str, list[str]]:
-        """The cases by the run that they are held against: first where some are known to be slower, then the run of most cases."""
+        """Return the cases by the run of their base: bases of cases known to be slower first, then the base of most cases."""
         found: dict[str, list[str]] = {}
         for case, base in self.bases.items():
             if base.run in self.runs:
@@ -49,9 +49,9 @@ class Before:
 def hold(
     run: Run, before: Before, policy: Policy, again: Again, *, allow_edited: bool = False, past: Past | None = None
 ) -> tuple[RunsSide, RunsSide, Comparison] | None:
-    """Compare every case with its own base, and measure again what looks slower or is known to be; None where there is no base.
+    """Compare every case with its own base; measure cases again that look slower or are known to be. None if there is no base.
 
-    The bases are one side, as if they were one run: what the gate and the reports take.
+    All bases together are one side, as if they were one run, because the gate and the reports compare two sides.
     """
     groups = before.grouped()
     if not groups:
@@ -77,7 +77,7 @@ def hold(
 
 
 def merged(parts: Sequence[Comparison]) -> Comparison:
-    """What several comparisons of other cases with one head say of the cases, as one; the largest speaks for all together."""
+    """Join comparisons of different cases with one head into one; the result of the suite is that of the largest."""
     deltas = [delta for part in parts for delta in part.deltas]
     figures: dict[str, dict[str, Both]] = {}
     for part in parts:
@@ -88,7 +88,7 @@ def merged(parts: Sequence[Comparison]) -> Comparison:
 
 
 def _elsewhere(before: Before, groups: Mapping[str, Sequence[str]]) -> list[str]:
-    """Which cases have another base night than most."""
+    """Return notes on the cases that have another base night than most."""
     told_of = []
     for id, cases in list(groups.items())[1:]:
         shown = f"{len(cases)} cases are" if len(cases) > 1 else f"{cases[0]} is"
@@ -101,13 +101,13 @@ def name_of(run: Run) -> str:
 
 
 def only(run: Run, cases: Collection[str]) -> Run:
-    """A run with the records of some cases alone."""
+    """Return the run with only the records of these cases."""
     wanted = set(cases)
     return replace(run, records=tuple(record for record in run.records if record.id in wanted))
 
 
 def fitting(policy: Policy, sides: tuple[RunsSide, RunsSide], run: Run) -> Policy:
-    """The policy without margins for figures that other cases of tonight have and none of these has."""
+    """Return the policy without margins for figures that only other cases of tonight have."""
     here = {name for side in sides for record in side.runs[0].records for name in record.metrics}
     elsewhere = {name for record in run.records for name in record.metrics} - here - {"time"}
 
@@ -118,7 +118,7 @@ def fitting(policy: Policy, sides: tuple[RunsSide, RunsSide], run: Run) -> Polic
 
 
 def confirmed(comparison: Comparison, policy: Policy, again: Confirm, pending: Collection[str] = ()) -> Comparison:
-    """The comparison with its suspects measured again, and those that wait to be fixed; if that is not possible, the reason."""
+    """Measure the suspects and the cases in `pending` again; if that is not possible, add a note with the reason."""
     try:
         comparison = gate.confirmed(comparison, policy, again)
         left = [
@@ -128,12 +128,12 @@ def confirmed(comparison: Comparison, policy: Policy, again: Confirm, pending: C
             deltas, notes = replaced(comparison.deltas, left, again, "that were slower in the night before")
             comparison = replace(comparison, deltas=deltas, notes=[*comparison.notes, *notes])
     except SteelyardError as error:
-        return replace(comparison, notes=[*comparison.notes, f"what looked slower is not confirmed: {told(error)}"])
+        return replace(comparison, notes=[*comparison.notes, f"cases that looked slower could not be measured again: {told(error)}"])
     return comparison
 
 
 def said_by(run: Run, before: Before, judgement: Judgement, deltas: Sequence[Delta], policy: Policy) -> Tonight:
-    """What tonight says of its cases, for the rule of the base; the very code of the base is proof that nothing is slower."""
+    """Return tonight's results for choosing the next bases; unpaired results suffice if a case runs the same code as its base."""
     counted: dict[str, set[str]] = {}
     for finding in judgement.findings:
         if finding.counts:
@@ -149,7 +149,7 @@ def said_by(run: Run, before: Before, judgement: Judgement, deltas: Sequence[Del
 
 
 def carried(judgement: Judgement, before: Before, run: Run, deltas: Sequence[Delta], policy: Policy) -> Judgement:
-    """The judgement with every earlier regression that tonight did not show to be fixed or could not check."""
+    """Return the judgement with every earlier regression that tonight did not show to be fixed, or could not check."""
     tonight = said_by(run, before, judgement, deltas, policy)
     counted = {finding.case for finding in judgement.findings if _is_regression(finding)}
     kept = {id: base.pending for id, base in before.bases.items() if base.pending and base.told_slower}
@@ -175,7 +175,7 @@ def carried(judgement: Judgement, before: Before, run: Run, deltas: Sequence[Del
 
 
 def _of_then(pending: Withheld, policy: Policy) -> Judged:
-    """A regression by the figures of the night that found it."""
+    """Return a regression with the figures of the night that found it."""
     margin = policy.margins_of(pending.case).get(pending.metric, MARGIN)
     ends = (pending.ratio, pending.low, pending.high, margin)
     return Judged("regression", pending.case, pending.case, pending.metric, *ends, paired=True, verdict="slower")
@@ -193,7 +193,7 @@ def _since(pending: Withheld, before: Before) -> str:
 
 
 def with_findings(judgement: Judgement, extra: Sequence[Judged]) -> Judgement:
-    """A judgement that knows of more than tonight's comparison."""
+    """Return the judgement with more findings, which can change its exit code and outcome."""
     findings = sorted([*extra, *judgement.findings], key=lambda item: (gate.KINDS.index(item.kind), not item.counts, -item.size))
     code = exit_code([judgement.exit_code, *(gate.CODES[finding.kind] for finding in extra if finding.counts)])
     outcome = judgement.outcome if code == judgement.exit_code else gate.OUTCOMES[code]
@@ -201,7 +201,7 @@ def with_findings(judgement: Judgement, extra: Sequence[Judged]) -> Judgement:
 
 
 def same_code(base: Run | None, head: Run, case: str, records: Mapping[str, Record]) -> bool:
-    """Whether tonight runs the very code and versions of the base, committed as they are: then nothing is left to mend."""
+    """Whether tonight ran the base's commit, without uncommitted changes, in the same environment: then nothing is left to fix."""
     if base is None:
         return False
     commits = [commit_of(run) for run in (base, head)]

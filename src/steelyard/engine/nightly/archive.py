@@ -1,8 +1,8 @@
 """An archive of nights: a store like any other, one line for every night, and a folder of reports for each.
 
 archive/runs/…                     the runs, as every store has them: `--store archive` works with every command
-archive/nights.jsonl               one line per night; a later line about the same run takes its place
-archive/reports/2026-01-05/        what was written about that night; a second one of the same day ends in -2
+archive/nights.jsonl               one line per night; a later line about the same run replaces it
+archive/reports/2026-01-05/        that night's reports; a second night of the same day ends in -2
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _STARTED = ".new"
 
 
 class Archive:
-    """The folder that nights are kept in; what it tells comes from its files each time."""
+    """The folder that nights are kept in; its list of nights is read anew each time."""
 
     def __init__(self, root: Path) -> None:
         self.store = Store(expanded(root, "the archive").absolute())
@@ -49,7 +49,7 @@ class Archive:
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
-        """One night at a time; the kernel lets go when its process dies, however it dies."""
+        """Lock the archive for one night at a time; the kernel releases the lock when the process dies."""
         path = self.root / LOCK
         try:
             self.root.mkdir(parents=True, exist_ok=True)
@@ -61,9 +61,9 @@ class Archive:
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 who = os.pread(fd, 32, 0).decode(errors="replace")
-                why = f"process {who} measures it" if who.isdecimal() else ""
+                why = f"process {who} is measuring it" if who.isdecimal() else ""
                 raise UsageError(
-                    f"a night is under way in {self.root}", why=why, do="wait for its end, or keep this one elsewhere"
+                    f"a night is under way in {self.root}", why=why, do="wait until it has ended, or name another archive"
                 ) from None
             os.ftruncate(fd, 0)
             os.pwrite(fd, str(os.getpid()).encode(), 0)
@@ -82,7 +82,7 @@ class Archive:
             raise trouble("keep nights", self.root / FILE, error, OPTION) from error
 
     def nights(self) -> list[Night]:
-        """Every night, oldest first; damaged lines are left out and told in `warnings`."""
+        """Return every night, oldest first; damaged lines are left out and listed in `warnings`."""
         try:
             lines = read_whole(self.root / FILE, RESULTS).split(b"\n")
         except FileNotFoundError:
@@ -103,7 +103,7 @@ class Archive:
         return sorted(found.values(), key=lambda night: moment(night.created))
 
     def append(self, night: Night) -> None:
-        """Put a night's line on the disk; one that a kill cut short before it does no harm."""
+        """Append a night's line to the file; it starts on a new line even if the last one was cut short by a kill."""
         path = self.root / FILE
         fd = open_to_write(path, "keep the night", option=OPTION)
         try:
@@ -114,9 +114,9 @@ class Archive:
             os.close(fd)
 
     def before(self, experiment: str, machine_key: str, created: str = "") -> list[Night]:
-        """The nights of an experiment on a machine that one begun at `created` can be held against, oldest first.
+        """Return the nights of an experiment on a machine that a night begun at `created` can be compared with, oldest first.
 
-        Where all are dated after it, a clock was set back; then those count, with a warning.
+        If all are dated after it, a clock was set back; then those count, with a warning.
         """
         limit = moment(created) if created else float("inf")
         here = [night for night in self.nights() if (night.experiment, night.machine_key) == (experiment, machine_key)]
@@ -127,7 +127,7 @@ class Archive:
         return earlier or others
 
     def run_of(self, run: str) -> Run | None:
-        """A night's run, read once; None where it is gone or cannot be read."""
+        """Return a night's run, read once; None if it is missing or cannot be read."""
         if run not in self._runs:
             path = next((info.path for info in self.store.runs() if info.id == run), None)
             self._runs[run] = None
@@ -136,14 +136,14 @@ class Archive:
         return self._runs[run]
 
     def statuses(self, night: Night) -> dict[str, str]:
-        """The status of each case in a night's run; nothing where that cannot be read."""
+        """Return the status of each case in a night's run; empty if the run cannot be read."""
         if night.run not in self._statuses:
             found = self.run_of(night.run)
             self._statuses[night.run] = {record.id: record.status for record in found.records} if found else {}
         return self._statuses[night.run]
 
     def orphans(self) -> list[RunInfo]:
-        """Runs that a night began and that no line speaks of, newest first: it was killed on the way."""
+        """Return runs of nights that have no line, newest first: those nights were killed."""
         known = {night.run for night in self.nights()} | self._untold
         return [info for info in self.store.runs() if info.readable and info.id not in known and self._is_night(info)]
 
@@ -154,14 +154,14 @@ class Archive:
         return False
 
     def leave(self, orphans: Sequence[RunInfo]) -> None:
-        """Give nights that will not go on their line, so that they are listed."""
+        """Add lines for killed nights that will not be continued, so that they are listed."""
         for info in reversed(orphans):
             with contextlib.suppress(StoreError):
                 headline = "measured completely, but not judged" if info.sealed else "killed before its end"
                 self.append(night_of(read_run(info.path), UNFINISHED, INTERRUPTED, headline=headline))
 
     def accept(self, ref: str, reason: str, patterns: Sequence[str] = ()) -> Night:
-        """Take a night, or the cases of it that a pattern names, as they should be, so that later nights are held against it."""
+        """Accept a night, or those of its cases that match a pattern, so that later nights are compared with it."""
         if not (self.root / FILE).exists():
             raise UsageError(f"there are no nights in {self.root}", do="measure one: steelyard nightly EXPERIMENT --keep DIR")
         with self.held():
@@ -182,7 +182,7 @@ class Archive:
         return accepted
 
     def file(self, date: str, write: Callable[[Path], None]) -> Path:
-        """A new folder of reports, filled by `write`; it gets its name once it is complete."""
+        """Make a new folder of reports, filled by `write`; it gets its name once it is complete."""
         top = self.root / REPORTS
         try:
             top.mkdir(exist_ok=True)
@@ -197,9 +197,9 @@ class Archive:
             raise trouble("write the reports", top, error, OPTION) from error
 
     def prune(self, experiment: str, keep: int, spare: Sequence[str] = ()) -> list[str]:
-        """Remove the runs and reports of all but the newest nights of an experiment, never those that a case is held against; lines stay.
+        """Remove the runs and reports of all but the newest nights of an experiment, except bases of any case; their lines stay.
 
-        `spare` are runs that stay whatever their date. Only folders and files that nights made are removed.
+        Runs in `spare` are kept regardless of their date. Only folders and files that nights made are removed.
         """
         every = self.nights()
         nights = [night for night in every if night.experiment == experiment]
@@ -221,7 +221,7 @@ class Archive:
         return gone
 
     def _report(self, file: str) -> Path | None:
-        """A report that a line names, where it is one; other paths in a line are ignored."""
+        """Return the path of a report that a line names; None if the path is not a report of this archive."""
         parts = Path(file).parts
         path = self.root / file
         ours = len(parts) > 2 and parts[0] == REPORTS and _FOLDER.fullmatch(parts[1]) and ".." not in parts
@@ -230,7 +230,7 @@ class Archive:
 
 
 def _named_in(line: bytes) -> set[str]:
-    """The run of a line that is whole and not understood, such as one of a newer Steelyard: it has been judged."""
+    """Return the run id of a line that cannot be decoded, such as one of a newer Steelyard: its night was judged."""
     with contextlib.suppress(ValueError, RecursionError):
         whole = json.loads(line)
         if isinstance(whole, dict) and isinstance(whole.get("run"), str):
@@ -244,7 +244,7 @@ def _made_here(info: RunInfo) -> bool:
 
 
 def _remove(file: Path, top: Path) -> None:
-    """Take a file away, and the folders below `top` that are empty then."""
+    """Remove a file, and the folders below `top` that become empty."""
     with contextlib.suppress(OSError):
         file.unlink()
         for folder in file.parents:

@@ -1,4 +1,4 @@
-"""The verdict on a night: against the last good one, with what looked slower measured again before it counts."""
+"""The verdict on a night: compared with the last good one; cases that look slower are measured again before they count."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Tell = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Terms:
-    """How a night is judged: the gate's policy and options, whether suspects are measured again, and which runs of others are trusted."""
+    """How a night is judged: the gate's policy and options, whether suspects are measured again, and which foreign runs are trusted."""
 
     policy: Policy = field(default_factory=Policy)
     strict: bool = False
@@ -61,7 +61,7 @@ class Assessment:
 
     @property
     def faster(self) -> list[str]:
-        """The cases that are faster than their base, from which slow drift is measured from now on."""
+        """The cases that are faster than their base; from now on, their drift is measured from this night."""
         deltas = self.comparison.deltas if self.comparison else []
         return list(dict.fromkeys(delta.head for delta in deltas if delta.metric == "time" and delta.verdict == "faster"))
 
@@ -72,7 +72,7 @@ class Assessment:
 
     @property
     def commits(self) -> str:
-        """`a1b2c3d4e5..f6a7b8c9d0`: what lies between the base and this night, as `git log` takes it."""
+        """`a1b2c3d4e5..f6a7b8c9d0`: the commits between the base and this night, as a range for `git log`."""
         ends = [commit_of(run)[0][:10] for run in (*(self.base.runs if self.base else ()), self.run)]
         return "" if not all(ends) else ends[0] if len(set(ends)) == 1 else "..".join(ends)
 
@@ -89,7 +89,7 @@ def assess(run: Run, before: Before, terms: Terms, store: Store, *, mistaken: bo
 
 
 def _alone(run: Run, policy: Policy, mistaken: bool) -> Assessment:
-    """The verdict of a night without a base: by the run's own results, without known failures."""
+    """Judge a night without a base by its own results; known failures do not count."""
     left = [record for record in run.records if not (record.status in BAD and gate.excuse(policy, record.id, record.status))]
     code = conduct.judge(replace(run, records=tuple(left)), mistaken=mistaken)
     bad, good = (sum(record.status in statuses for record in left) for statuses in (BAD, ("ok",)))
@@ -126,7 +126,7 @@ def _again(base: Run, head: Run, consent: Consent, tell: Tell) -> Confirm:
         noisy = sum(not gate.looks_slower(delta) for delta in deltas)
         seen = [f"{number_of(len(deltas) - noisy, 'case')} looked slower than in run {base.id}"] if noisy < len(deltas) else []
         seen += [f"{number_of(noisy, 'case')} could not be distinguished from run {base.id}"] if noisy else []
-        tell(f"{' and '.join(seen)}: to be measured again, both commits interleaved")
+        tell(f"{' and '.join(seen)}: measuring again, both commits interleaved")
         return confirm(base, head, [delta.head for delta in deltas], consent, min(delta.margin for delta in deltas))
 
     return again

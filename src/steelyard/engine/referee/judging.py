@@ -23,18 +23,18 @@ from steelyard.model.judging import Contract, Problem, Ruling, Submission, Trick
 
 PAIRS = {"cpu": 3}
 AHEAD = max(2, min(8, (os.cpu_count() or 1) // 2))
-"""Interpreters that start side by side, ahead of coming candidates on a device: each takes seconds of one CPU to load its framework."""
+"""Interpreters that are started in advance for coming candidates on a device: each needs seconds of one CPU to load its framework."""
 CALM = 1.5
-"""A reference that is this much slower beside a candidate is timed again, without it and beside it by turns."""
+"""A reference that is this many times slower beside a candidate is timed again, alternately with and without the candidate."""
 TURNS = 3
-"""How often that must show: a busy machine makes a reference slow beside anything, but not each time, and not only then."""
+"""How often the slowdown must show: a busy machine slows a reference too, but not every time, and not only beside the candidate."""
 APART = 5e-3
-"""Seconds between its calls without the candidate, about those of the candidate's turn: others use the CPU and its caches then, and right
-after a wait a call takes longer."""
+"""Seconds between the reference's calls without the candidate, about as long as a candidate's turn: a call right after a wait takes longer,
+because other programs have used the CPU and its caches."""
 
 
 def problems(path: str, only: Sequence[str], options: JudgeOptions) -> list[Problem]:
-    """The problems of a file or folder, under the contract that the options give them."""
+    """Return the problems of a file or folder, with the contract that the options give them."""
     found: list[Problem] = plain.made_by(path, options.inputs, only) if options.inputs else layouts.find(path).problems(path, only)
     fields = {item.name for item in dataclasses.fields(Contract)}
     for name in options.contract:
@@ -58,10 +58,10 @@ def judge_all(
     waiting: Callable[[str], None] = lambda holder: None,
     known: Mapping[str, Ruling] | None = None,
 ) -> Iterator[Ruling]:
-    """Rule on every candidate for every problem of a reference, as they come; a candidate that ends badly costs itself alone.
+    """Yield the ruling on every candidate for every problem of a reference; a candidate that crashes or hangs affects only its own ruling.
 
-    Candidates may be an iterator, which is asked for the next one when the last has its ruling. `known` has rulings of before by the
-    digest in their facts: they are given again, and their candidates are not judged.
+    Candidates may be an iterator; the next one is read when the last has its ruling. `known` has earlier rulings by the digest in their
+    facts: they are yielded again, and their candidates are not judged.
     """
     asked = problems(reference, only, options)
     named = candidates if len(asked) == 1 and not isinstance(candidates, Sequence) else list(candidates)
@@ -74,7 +74,7 @@ def judge_all(
 def _for_problem(
     problem: Problem, named: Iterable[str], options: JudgeOptions, waiting: Callable[[str], None], known: Mapping[str, Ruling]
 ) -> Iterator[Ruling]:
-    """All candidates for one problem; processes are started when the first of them needs judging, and again if one was lost."""
+    """Yield the rulings for one problem; processes are started when the first candidate needs judging, and again if one was lost."""
     entered: Iterable[Submission | Ruling] = entries.entered(named, problem, options)
     entered = list(entered) if isinstance(named, Sequence) else entered
     left = len(entered) if isinstance(entered, list) else None
@@ -109,7 +109,7 @@ def _for_problem(
 
 @contextlib.contextmanager
 def _locked(options: JudgeOptions, waiting: Callable[[str], None]) -> Iterator[None]:
-    """The CPUs and the device to ourselves, as far as other runs of Steelyard go."""
+    """Lock the CPUs or the device, so that no other run of Steelyard uses them meanwhile."""
     names = locks.cpu_names() if options.device == "cpu" else [options.device.replace(":", "-")]
     with locks.hold(names, "steelyard judge", waiting):
         yield
@@ -117,16 +117,16 @@ def _locked(options: JudgeOptions, waiting: Callable[[str], None]) -> Iterator[N
 
 @contextlib.contextmanager
 def opened(problem: Problem, options: JudgeOptions) -> Iterator[JudgeBench]:
-    """A bench that judges candidates for one problem, one after another."""
+    """Open a bench that judges candidates for one problem, one after another."""
     try:
         with Court.open(problem, options) as court:
             yield JudgeBench(court)
     except Ended as error:
-        raise UsageError(f"the reference cannot be asked: {error.reason}", why=error.detail.strip(), where=problem.file) from None
+        raise UsageError(f"the reference cannot be called: {error.reason}", why=error.detail.strip(), where=problem.file) from None
 
 
 class JudgeBench:
-    """A court with the reference's stands, which serve all candidates."""
+    """A court with the reference's stands, which are used for all candidates."""
 
     def __init__(self, court: Court) -> None:
         self.court = court
@@ -134,11 +134,11 @@ class JudgeBench:
 
     @property
     def sound(self) -> bool:
-        """Whether the examiner and the reference's stands are still there, with their files; a candidate may have ended them."""
+        """Whether the examiner and the reference's stands are still running, with their files; a candidate may have ended them."""
         return not self.court.spoilt and not any(partner.talk.worker.gone or partner.talk.worker.ended for partner in self.court.own)
 
     def stand(self, pair: int) -> Partner:
-        """The reference's stand of a pair of processes; its calls are timed alone once, before a candidate is beside it."""
+        """Return the reference's stand of a pair of processes; its calls are timed once before a candidate runs beside it."""
         bases = self.court.bases
         while len(bases) <= pair:
             base, _ = self.court.seat(None)
@@ -147,12 +147,12 @@ class JudgeBench:
         return bases[pair]
 
     def ready(self) -> None:
-        """Load the reference for all pairs before a candidate comes: none of them reads its file afterwards."""
+        """Load the reference for all pairs before a candidate runs, so that its file is not read afterwards."""
         for pair in range(self.pairs):
             self.stand(pair)
 
     def _alone(self, base: Partner, wait: float = 0.0) -> float:
-        """What a call of the reference takes by itself, so many seconds after the last one."""
+        """Return the seconds of a reference's call without a candidate, `wait` seconds after the last one."""
         times = []
         for _ in range(SERIAL):
             time.sleep(wait)
@@ -161,7 +161,7 @@ class JudgeBench:
         return _middle(times)
 
     def judge(self, submission: Submission) -> Ruling:
-        """Hear one candidate and rule on it."""
+        """Judge one candidate."""
         court = self.court
         self.ready()
         before = entries.content(court.problem)
@@ -175,13 +175,13 @@ class JudgeBench:
         except Ended as error:
             if error.subject == CANDIDATE or not error.lost:
                 return ruling.ended(court, submission, error.status, error.reason)
-            words = f"{error.subject} ended while this candidate was heard, and not by itself: {error.reason}"
+            words = f"{error.subject} was ended while this candidate was judged: {error.reason}"
             court.begin_again()
             return ruling.ended(court, submission, "wrong", words, [Trick("sabotage", words)])
         except Forged as error:
             return ruling.ended(court, submission, "wrong", str(error), [Trick("forged", str(error))])
         if entries.content(court.problem) != before:
-            seen.tell("sabotage", "the reference's file was written to while this candidate was heard: look at it, and judge again")
+            seen.tell("sabotage", "the reference's file was changed while this candidate was judged: check the file, and judge again")
         found = ruling.rule(court, submission, seen)
         beside = _middle(base for base, _ in seen.serial)
         if found.correct and beside > CALM * court.calm[0] and beside > CALM * self._alone(self.stand(0), APART):
@@ -189,17 +189,19 @@ class JudgeBench:
         return found
 
     def _slowed(self, submission: Submission, found: Ruling) -> Ruling:
-        """What follows where the reference was slower beside a candidate: sabotage if that shows every time, else no time to go by."""
+        """The ruling if the reference was slower beside a candidate: sabotage if that shows every time, otherwise unclear."""
         slower = False
         with contextlib.suppress(Ended, Forged):
             slower = all(self._beside(submission) > CALM * self._alone(self.stand(0), APART) for _ in range(TURNS))
         if slower:
             trick = Trick("sabotage", "the reference is slower beside this candidate, and as fast as before without it")
             return ruling.voided(found, trick)
-        return ruling.unsettled(found, "the reference was slower beside this candidate at times: the machine is too busy to tell")
+        return ruling.unsettled(
+            found, "the reference was slower beside this candidate, but not every time: the machine is too busy for a verdict"
+        )
 
     def _beside(self, submission: Submission) -> float:
-        """What a call of the reference takes beside a candidate that is seated again."""
+        """Return the seconds of a reference's call beside a candidate that is loaded again."""
         head, _ = self.court.seat(submission)
         trial = Hearing(self.court, head, Evidence())
         try:
@@ -211,7 +213,7 @@ class JudgeBench:
 
 
 def _middle(times: Iterable[float]) -> float:
-    """The median of some times; nothing where there are none."""
+    """Return the median of some times; 0 if there are none."""
     listed = sorted(times)
     return listed[len(listed) // 2] if listed else 0.0
 

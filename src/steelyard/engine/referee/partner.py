@@ -1,4 +1,4 @@
-"""A process on the other side of the judge's table: it does one step at a time, and every step is stamped here."""
+"""A process that does the judge's steps, one at a time; every step is timed here, outside of that process."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from steelyard.machine.processes import tree
 from steelyard.model.record import Status
 
 CPU_CLOCK = 2
-"""The kernel's word for the CPU time of a whole process, with all its threads, also those that have ended."""
+"""The kernel's number of the clock for a process's CPU time, including all its threads, also those that have ended."""
 TICKS = os.sysconf("SC_CLK_TCK")
 ENDS: tuple[Status, ...] = ("failed", "oom", "unsupported")
-"""How a process may say itself that a step has ended; how else one ends is seen from outside."""
+"""Statuses that a process may report itself for a failed step; any other end is noticed from outside."""
 
 
 class Ended(Exception):
-    """A process of the trial came to an end, or could not do what it was asked."""
+    """A process of the trial ended, or could not do a step."""
 
     def __init__(self, status: Status, reason: str, detail: str = "", subject: str = "", lost: bool = False) -> None:
         super().__init__(reason)
@@ -51,30 +51,30 @@ class Partner:
     paused: list[int] = field(default_factory=list)
     pauses: int = 0
     met: dict[int, str] = field(default_factory=dict)
-    """Processes that were seen below it, each with the time of its start."""
+    """Descendants that were seen, each with the time of its start."""
     settings: tuple[int, frozenset[int]] | None = None
-    """Its priority and CPUs, as the judge left them."""
+    """Its priority and CPUs, as the judge set them."""
 
     @property
     def pid(self) -> int:
-        """Of the worker itself."""
+        """The process id of the worker itself."""
         return self.talk.worker.pid
 
     def begin(self, module: str, words: Mapping[str, Any], patience: float | None = None) -> Mapping[str, Any]:
-        """Start the job and hear what it says first."""
+        """Start the job and return its first words."""
         answer, _ = self.talk.step(Converse(module, words), patience or self.patience)
         return _sound(answer, self.talk.subject)
 
     def step(self, do: str, **words: Any) -> tuple[Mapping[str, Any], float]:
-        """One step with its answer, and the seconds from asking to hearing it."""
+        """Do one step; return its answer, and the seconds from the request to the answer."""
         token = uuid.uuid4().hex
         answer, seconds = self.talk.step(Step({"do": do, "token": token, **words}), self.patience)
         return self._expected(answer, do, token, words), seconds
 
     def hand(self, do: str, **words: Any) -> Callable[[], Callable[[], Mapping[str, Any]]]:
-        """Ask for one step while others are asked too: gives how to wait for its answer, and that gives how to read it.
+        """Request one step in parallel with other partners: returns a function that waits for the answer, which returns one that reads it.
 
-        All are waited for before one is read, so that a failure of one leaves no unread answer in the pipe of another.
+        Wait for all partners before reading any answer, so that a failure of one leaves no unread answer in another's pipe.
         """
         token = uuid.uuid4().hex
         began = self.talk.hand(Step({"do": do, "token": token, **words}), self.patience)
@@ -86,17 +86,17 @@ class Partner:
         return wait
 
     def _expected(self, answer: Any, do: str, token: str, words: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The words of an answer, if it is one to what was asked."""
+        """Return the words of an answer; anything but the answer to this request is refused."""
         found = _sound(answer, self.talk.subject)
         if found.get("token") != token:
             raise Forged(f"an answer to '{do}' came without a request")
         if not sound_answer(do, words, found):
-            raise Forged(f"an answer to '{do}' came that no harness gives")
+            raise Forged(f"the answer to '{do}' does not have the form that the harness gives it")
         return found
 
     @contextlib.contextmanager
     def standing_still(self) -> Iterator[None]:
-        """Nothing of it runs meanwhile."""
+        """Stop the process and its descendants inside of this block."""
         self.pause()
         try:
             yield
@@ -104,21 +104,21 @@ class Partner:
             self.resume()
 
     def pause(self) -> None:
-        """Stop the process and all that it has started: nothing of it runs until it was resumed as often."""
+        """Stop the process and all that it has started, until `resume` was called as often."""
         self.pauses += 1
         if self.pauses == 1:
             self.paused = [self.pid, *self._below()]
             _send(self.paused, signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Let it go on."""
+        """Let the process continue, once every `pause` is undone."""
         self.pauses = max(0, self.pauses - 1)
         if not self.pauses:
             _send(self.paused, signal.SIGCONT)
             self.paused = []
 
     def cpu(self) -> float:
-        """Seconds of CPU that the process and everything below it have used, by the kernel's count."""
+        """Return the CPU seconds that the process and its descendants have used, as the kernel counts them."""
         total = _reaped(self.pid)
         for pid in (self.pid, *self._below()):
             with contextlib.suppress(OSError):
@@ -126,7 +126,7 @@ class Partner:
         return total
 
     def pin(self, cpus: set[int]) -> None:
-        """Where it may run."""
+        """Set the CPUs on which the process may run."""
         with contextlib.suppress(OSError):
             os.sched_setaffinity(self.pid, cpus)
 
@@ -135,7 +135,7 @@ class Partner:
         self.settings = settings(self.pid)
 
     def touched(self) -> str:
-        """What another process did to it, if anything; it is undone."""
+        """Return what another process did to it, if anything, and undo it."""
         return restored(self.pid, self.settings)
 
     def _below(self) -> list[int]:
@@ -146,12 +146,12 @@ class Partner:
         return found
 
     def left_running(self) -> list[int]:
-        """Processes that it has started and that still run, even if it has ended itself."""
+        """Return processes that it has started and that are still running, even if it has ended itself."""
         self._below()
         return [pid for pid, start in self.met.items() if start and _started(pid) == start]
 
     def close(self) -> str:
-        """End it with everything that it has started; what it had printed."""
+        """End the process and everything that it has started; return what it printed."""
         self.pauses = 0
         self.resume()
         left = self.left_running()
@@ -167,7 +167,7 @@ def _send(pids: list[int], number: signal.Signals) -> None:
 
 
 def _reaped(pid: int) -> float:
-    """CPU seconds of children that have ended and were waited for."""
+    """Return the CPU seconds of children that have ended and were waited for."""
     with contextlib.suppress(IndexError, ValueError):
         fields = _fields(pid)
         return (int(fields[13]) + int(fields[14])) / TICKS
@@ -175,14 +175,14 @@ def _reaped(pid: int) -> float:
 
 
 def settings(pid: int) -> tuple[int, frozenset[int]] | None:
-    """Priority and CPUs of a process, while there is one."""
+    """Return the priority and CPUs of a process; None if it has ended."""
     with contextlib.suppress(OSError):
         return os.getpriority(os.PRIO_PROCESS, pid), frozenset(os.sched_getaffinity(pid))
     return None
 
 
 def restored(pid: int, was: tuple[int, frozenset[int]] | None) -> str:
-    """What another process did to a process, if anything: it was stopped, or has another priority or other CPUs. It is undone."""
+    """Undo what another process did to this one: a stop, another priority or other CPUs. Return what it was, if anything."""
     if was is None or (now := settings(pid)) is None:
         return ""
     if _stopped(pid):
@@ -197,32 +197,32 @@ def restored(pid: int, was: tuple[int, frozenset[int]] | None) -> str:
 
 
 def _stopped(pid: int) -> bool:
-    """Whether a signal has stopped it."""
+    """Whether a signal has stopped a process."""
     return _fields(pid)[:1] == ["T"]
 
 
 def _started(pid: int) -> str:
-    """When a process was started, by the kernel's clock: a number may come to another process. Nothing where it is gone."""
+    """Return when a process was started, by the kernel's clock, since process ids are reused; empty if it is gone."""
     found = _fields(pid)
     return found[19] if len(found) > 19 and found[0] not in "ZX" else ""
 
 
 def _fields(pid: int) -> list[str]:
-    """What the kernel says of a process, from its state on."""
+    """Return the fields of /proc/PID/stat, beginning with the state."""
     with contextlib.suppress(OSError):
         return Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()
     return []
 
 
 def _sound(answer: Any, subject: str) -> Mapping[str, Any]:
-    """The words of an answer; a failure that it tells of is raised."""
+    """Return the words of an answer; a failure that it reports is raised."""
     if isinstance(answer, Lost):
         raise Ended(answer.status, answer.reason, answer.stderr, subject, lost=True)
     if isinstance(answer, Done) or not isinstance(answer, Stepped):
-        raise Ended("failed", "the process ended its job before it was asked to", subject=subject)
+        raise Ended("failed", "the process ended its job too early", subject=subject)
     words = answer.words
     if not isinstance(words, Mapping):
-        raise Forged(f"{subject} sent an answer that no harness gives")
+        raise Forged(f"{subject} sent an answer that the harness does not send")
     if "status" in words:
         status: Status | None = next((each for each in ENDS if each == words["status"]), None)
         if status is None:

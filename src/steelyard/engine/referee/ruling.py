@@ -1,4 +1,4 @@
-"""Makes the ruling on a candidate from the observations: its time against the reference's, charges, and findings."""
+"""Makes the ruling on a candidate from the evidence: its time relative to the reference's, charges, and findings."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ from steelyard.model.units import plain
 
 BETWEEN_PROCESSES = {"cpu": 0.015}
 ON_DEVICE = 0.005
-"""SD of the log-ratio between pairs of processes that run the same code, as `benchmarks/powercurve` found it, and what it is worth."""
+"""SD of the log-ratio between pairs of processes of the same code, by `benchmarks/powercurve`; WORTH is its degrees of freedom."""
 WORTH = 8.0
 CUT = 0.15
-"""A block whose process had less CPU time than that share short of its wall time was cut into."""
+"""A block is disturbed if its process was without a CPU for more than this share of the wall time."""
 OUTSIDE, LEAST_OUTSIDE = 0.25, 3e-4
-"""Work around the calls is reported if it is this share of the calls' own time, and so many seconds a block at least."""
+"""Work around the calls is reported if it is more than this share of the calls' own time, and more than this many seconds a block."""
 ALIKE = 0.9
-"""A candidate with the reference's own bits that is not faster than this is probably the reference."""
+"""A candidate with the reference's own bits and more than this share of its time is probably the reference."""
 FASTEST = {"cpu": 1e12}
 ON_CHIP = 4.0
-"""What is in a device's cache is read faster than its memory, but not by more than this."""
+"""A device's cache is read faster than its memory, but at most by this factor."""
 
 
 def rule(court: Court, submission: Submission, seen: Evidence) -> Ruling:
-    """The ruling on a candidate that was judged."""
+    """Return the ruling on a candidate from the evidence."""
     names = court.problem.label or court.problem.file, submission.label or submission.file
     tricks = [*court.opening.tricks, *seen.tricks]
     if seen.wrong is not None:
@@ -56,9 +56,7 @@ def rule(court: Court, submission: Submission, seen: Evidence) -> Ruling:
     if (trivial := next((trick for trick in court.opening.tricks if trick.kind == "trivial"), None)) and delta.verdict == "faster":
         delta = replace(delta, verdict="unclear", reason=f"the problem cannot distinguish real work from none: {trivial.words}")
     if delta.verdict == "faster" and times[0] - times[1] > CLAIMED * times[0] and not shown_alone(seen.serial):
-        delta = replace(
-            delta, verdict="unclear", reason="calls one by one are too noisy to show whether they gain what blocks of calls gain"
-        )
+        delta = replace(delta, verdict="unclear", reason="calls one by one are too noisy to confirm the gain that blocks of calls show")
     void = next((trick for trick in tricks if trick.voids), None)
     status: Status = "wrong" if void else "ok"
     if void:
@@ -77,7 +75,7 @@ def _why(seen: Evidence) -> str:
 
 
 def verification(seen: Evidence) -> Verification:
-    """The result over all checked answers: the first that is wrong, or the worst error of those that are right."""
+    """Return the result over all checked answers: the one that is wrong, or the worst errors if all are right."""
     found = seen.wrong or (seen.checked[-1] if seen.checked else {})
     figures: dict[str, float] = {}
     for item in seen.checked:
@@ -90,7 +88,7 @@ def verification(seen: Evidence) -> Verification:
 
 
 def facts(court: Court, seen: Evidence) -> dict[str, Any]:
-    """How the ruling was come by."""
+    """Return facts about how the ruling was made."""
     timed = [block for block in seen.blocks if block.arm == 1]
     audited = [block for block in timed if block.show is not None]
     return {
@@ -101,7 +99,7 @@ def facts(court: Court, seen: Evidence) -> dict[str, Any]:
 
 
 def weighed(court: Court, seen: Evidence, names: tuple[str, str]) -> Pair:
-    """The pair that the blocks make, with an interval that holds what differs between processes of the same code."""
+    """Return the pair of the blocks, with an interval that includes the differences between processes of the same code."""
     rounds = as_rounds(seen)
     clock = rounds.clock([0, 1])
     centres = rounds.centres(0, 1, clock) or replace(rounds, disturbed=np.zeros_like(rounds.disturbed)).centres(0, 1, clock)
@@ -123,7 +121,7 @@ def weighed(court: Court, seen: Evidence, names: tuple[str, str]) -> Pair:
 
 
 def as_rounds(seen: Evidence) -> Rounds:
-    """Blocks as rounds of two arms, in seconds of one call; each pair of processes is a group."""
+    """Return the blocks as rounds of two arms, in seconds of one call; each pair of processes is a group."""
     grouped: dict[tuple[int, int], list[Block]] = {}
     for block in seen.blocks:
         grouped.setdefault((block.pair, block.round), []).append(block)
@@ -143,7 +141,7 @@ def as_rounds(seen: Evidence) -> Rounds:
 
 
 def charges(seen: Evidence, threads: int, device: str) -> list[Trick]:
-    """Work that was done, but not inside of the timed calls or not by their thread: each with how much it is."""
+    """Return findings on CPU work outside of the timed calls, or by more threads than the contract allows, with its amount."""
     both = [[block for block in seen.blocks if block.arm == arm] for arm in (0, 1)]
     own = statistics.median(block.took for block in both[1])
     found = []
@@ -159,7 +157,7 @@ def charges(seen: Evidence, threads: int, device: str) -> list[Trick]:
 
 
 def by_time(seen: Evidence) -> list[Trick]:
-    """The same by the judge's clock, for work that no CPU of the candidate's process tree is charged with."""
+    """Return findings on time outside of the timed calls, by the judge's clock: work that is not on a CPU of the candidate's processes."""
     both = [[block for block in seen.blocks if block.arm == arm] for arm in (0, 1)]
     own = statistics.median(block.took for block in both[1])
     found = []
@@ -167,12 +165,12 @@ def by_time(seen: Evidence) -> list[Trick]:
     showing = excess(*([block.show for block in blocks if block.show is not None] for blocks in both))
     for extra, words in ((landing, "before the calls"), (showing, "after the calls, when outputs are read")):
         if extra > max(2 * OUTSIDE * own, LEAST_OUTSIDE):
-            found.append(Trick("outside", f"{plain(extra, 's')} a block pass {words}, beyond what the reference needs there"))
+            found.append(Trick("outside", f"{plain(extra, 's')} a block are spent {words}, beyond what the reference needs there"))
     return found
 
 
 def busy(seen: Evidence, device: str) -> bool:
-    """Whether so many blocks were cut into by others on the CPU that times say nothing, against a candidate neither."""
+    """Whether other programs on the CPU disturbed so many blocks that times cannot be evidence against a candidate."""
     if device != "cpu":
         return False
     rounds = as_rounds(seen)
@@ -180,54 +178,54 @@ def busy(seen: Evidence, device: str) -> bool:
 
 
 def voided(found: Ruling, trick: Trick) -> Ruling:
-    """A ruling that a trick voids, its verdict with it."""
+    """Return a ruling that a trick voids, with its verdict."""
     delta = None if found.delta is None else replace(found.delta, verdict="failed", reason=trick.words)
     return replace(found, status="wrong", reason=trick.words, delta=delta, tricks=(*found.tricks, trick))
 
 
 def unsettled(found: Ruling, reason: str) -> Ruling:
-    """A ruling whose times are not reliable."""
+    """Return a ruling whose times are not reliable, with an unclear verdict."""
     delta = None if found.delta is None else replace(found.delta, verdict="unclear", reason=reason)
     return replace(found, delta=delta)
 
 
 def supported(seen: Evidence) -> list[Trick]:
-    """Whether calls one by one show the gain that blocks show: what is saved by doing many calls at once is not the candidate's speed."""
+    """Return a finding if calls one by one do not show the gain of blocks: time saved by doing many calls at once is not speed."""
     gain = seen.gain
     if gain <= 0 or len(seen.serial) < 4:
         return []
     _, high = saved_alone(seen.serial)
     if high >= SUPPORTED * gain:
         return []
-    words = f"{plain(gain, 's')} a call are saved in blocks, and not more than {plain(max(high, 0.0), 's')} when calls come one by one"
+    words = f"{plain(gain, 's')} a call are saved in blocks of calls, but at most {plain(max(high, 0.0), 's')} in calls one by one"
     return [Trick("amortised", words)]
 
 
 def bandwidth(court: Court) -> float | None:
-    """Bytes per second of the device's memory by its datasheet, where there is one."""
+    """Return the device's memory bandwidth in bytes per second by its datasheet; None if there is none."""
     name = court.opening.device_name
     found = datasheet(name) if name else None
     return found.bandwidth if found else None
 
 
 def share_of_roof(court: Court, seconds: float) -> float | None:
-    """How close a candidate comes to the time in which the least bytes can be moved."""
+    """Return the time that moving the least bytes needs, as a share of the candidate's time."""
     rate = bandwidth(court)
     return court.opening.least_bytes / rate / seconds if rate and seconds > 0 and court.opening.least_bytes else None
 
 
 def impossible(court: Court, seconds: float) -> list[Trick]:
-    """A time in which the bytes that must be moved cannot be moved."""
+    """Return a finding if the time is too short to move the bytes that must be moved."""
     rate = bandwidth(court)
     fastest = FASTEST.get(court.options.device, (rate or math.inf) * ON_CHIP)
     least = court.opening.least_bytes / fastest
     if seconds >= least or not math.isfinite(least):
         return []
     moved = plain(court.opening.least_bytes, "B")
-    return [Trick("impossible", f"{plain(seconds, 's')} for {moved} that must be moved: at least {plain(least, 's')}")]
+    return [Trick("impossible", f"{plain(seconds, 's')} for {moved} that must be moved, which takes at least {plain(least, 's')}")]
 
 
 def ended(court: Court, submission: Submission, status: Status, reason: str, tricks: Sequence[Trick] = ()) -> Ruling:
-    """A candidate whose process ended, or could not be loaded."""
+    """Return the ruling on a candidate whose process ended, or that could not be loaded."""
     names = court.problem.label or court.problem.file, submission.label or submission.file
     return Ruling(*names, status, reason, tricks=(*court.opening.tricks, *tricks), figures=dict[str, Figure]())

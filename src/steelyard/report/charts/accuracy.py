@@ -1,4 +1,4 @@
-"""What a cheaper number format costs and brings: speedup against accuracy against bytes of weights."""
+"""What a cheaper number format costs and gains: a chart of speedup, accuracy and bytes of weights."""
 
 from __future__ import annotations
 
@@ -14,23 +14,24 @@ COLUMNS = (
     "case", "label", "recipe", "base", "state", "speedup", "low", "high", "sqnr", "size",
     "text", "sqnr_text", "size_text", "place", "narrow",
 )  # fmt: skip
-"""`speedup` is base over head with its interval, `sqnr` decibels of the signal that are kept, `size` bytes of the weights; `base` names
-what all are held against; `state` is front, beaten, unclear or baseline; `place` and `narrow` say where the name stands beside its mark in
-a wide and in a narrow chart, and are empty where it would cover another."""
+"""`speedup` is base over head with its interval, `sqnr` the accuracy in decibels, `size` bytes of the weights; `base` names
+the baseline of all rows; `state` is front, beaten, unclear or baseline; `place` and `narrow` are the side of the mark for the name in
+a wide and in a narrow chart, and are empty if the name would cover something."""
 METRIC, SIZE, BASE_SIZE = "sqnr", "model_bytes", "bytes_before"
 STATES = {"front": (BLUE, "circle"), "beaten": (GREY, "square"), "unclear": (ORANGE, "diamond"), "baseline": (GREY, "triangle-up")}
 TITLES = {"front": "on the front", "beaten": "beaten", "unclear": "speed unclear", "baseline": "baseline"}
 LARGEST, UNKNOWN = 420, 120
-"""The area of the largest mark, and of one whose weights are not known."""
+"""The area of the largest mark, and of a mark whose weights have an unknown size."""
 SAME_SIZE = 0.01
-"""Weights that differ by no more than this share are of one size: scales and zero points decide nothing."""
+"""Weights that differ by no more than this share count as the same size, so that scales and zero points do not matter."""
 TOP, EDGE, MARGIN = 14, 34, 42
-"""How far below the upper edge the baseline stands, which loses nothing, so that no number of decibels is its place; and how far all other
-marks stay from the edges to the sides and above and below, in pixels."""
+"""In pixels: how far below the upper edge the baseline is drawn, which loses no accuracy and so has no number of decibels; and the least
+distance of all other marks from the left and right edges, and from the upper and lower edges."""
 TALL = 380
 WIDE, NARROW = 640, 235
 LETTER, LINE, GAP = 6.2, 13, 14
-"""Pixels from the first to the last mark, and of a name beside one, by which names are placed."""
+"""In pixels, for placing names: the width of a letter, the height of a line, and the distance of a name from its mark. WIDE and NARROW
+are the distances from the first to the last mark."""
 MOST_NAMED = 12
 
 
@@ -71,9 +72,9 @@ def _tradeoff() -> Chart:
         *vega.captions("'accuracy kept, SQNR in dB'", f"'speedup over ' + {vega.first('base')} + ', log scale'"),
     ]
     reading = (
-        "Each mark is a case: the further right the faster, the higher the more accurate, the larger the more bytes of weights. Blue "
+        "Each mark is a case: further right is faster, higher is more accurate, larger has more bytes of weights. Blue "
         "circles are the Pareto front: no other case is at least as fast, as accurate and as small and better in one of these. "
-        "Diamonds are cases whose change of time is unclear. The triangle is the baseline, which loses nothing and stands above the scale."
+        "Diamonds are cases whose change of time is unclear. The triangle is the baseline, which loses nothing and is above the scale."
     )
     return Chart("compare-accuracy", "Speedup against accuracy and size", reading, vega.framed(layers, TALL), COLUMNS, accuracy_rows)
 
@@ -90,7 +91,7 @@ def _by_state(part: int) -> Spec:
 
 
 def _by_size() -> Spec:
-    """Bytes as the area of a mark; the legend shows the smallest and the largest that there are."""
+    """Bytes as the area of a mark; the legend shows the smallest and the largest."""
     ends = f"extent(pluck(data('{ROWS}'), 'size'))"
     values = f"!isValid({ends}[0]) ? [] : {ends}[0] === {ends}[1] ? [{ends}[0]] : {ends}"
     legend = {
@@ -110,7 +111,7 @@ def _in_bytes(value: str) -> str:
 
 
 def accuracy_rows(document: dict[str, Any], case: str | None = None) -> Rows:
-    """The changes of time that have an SQNR, against one base and with it: that of the case that is named, else of the most cases."""
+    """Rows for a base and the changes of time against it that have an SQNR; the base is the given case's, else the most common one."""
     cases = {item["id"]: item for item in document["cases"]}
     found = (document["comparison"] or {"deltas": []})["deltas"]
     fitting = [delta for delta in found if _fits(delta, cases.get(delta["case"]))]
@@ -147,7 +148,7 @@ def _row(delta: dict[str, Any], case: dict[str, Any]) -> dict[str, Any]:
 
 
 def _baseline(id: str, case: dict[str, Any] | None, size: float | None) -> dict[str, Any]:
-    """The base itself, at 1x: the other cases are compared with its answer."""
+    """The row of the base itself, at 1x and without an SQNR, since the other cases are compared with its answer."""
     named = (case["label"] or id, case["variant"]) if case else (id, "baseline")
     return {
         "case": id, "label": named[0], "recipe": named[1], "state": "baseline", "speedup": 1.0, "sqnr": None, "size": size,
@@ -166,7 +167,7 @@ def beats(one: dict[str, Any], other: dict[str, Any]) -> bool:
 
 
 def places(rows: list[dict[str, Any]], base: str, width: float) -> list[str]:
-    """A place for the name of each mark where it covers no mark and no other name; empty if there is none."""
+    """For each mark, the side on which its name covers no mark and no other name; empty if there is none."""
     even, *across = _pixels([0.0, *(math.log(row["speedup"]) for row in rows)], width)
     up = _pixels([-row["sqnr"] for row in rows], TALL - 2 * MARGIN)
     reach, level = GAP + LETTER * len(base), TOP - MARGIN

@@ -17,12 +17,12 @@ from steelyard.report.charts.case import SHARE, SHARES, scale_ends, times_axis
 from steelyard.report.charts.vega import BLUE, GREY, LEGEND, ORANGE, Spec
 
 OVERLAY = ("case", "side", "least", "most", "number", "share", "text")
-"""How many samples of base or head (`side`) lie between `least` and `most` seconds; both sides have the same bins."""
+"""`number` of the samples of base or head (`side`) are between `least` and `most` seconds; both sides have the same bins."""
 REBUILDS = ("case", "rebuild", "ratio", "mean", "low", "high", "margin_low", "margin_high", "final_low", "final_high", "text", "so_far")
 """The ratio that each rebuild gave, the geometric mean up to it with its interval, and the interval of the verdict."""
 SIDES = ["base", "head"]
 MOST_CASES = 1000
-"""Above it a page keeps no pictures of single pairs, to stay small."""
+"""With more cases than this a page has no charts of single pairs, to stay small."""
 FEWEST, BINS = 3, 64
 
 
@@ -37,7 +37,7 @@ def _overlay() -> Chart:
         *vega.captions("'share of samples'", "'time per call, each timed alone'"),
     ]
     reading = (
-        "How often each time occurred in base (orange) and head (blue), each timed alone: two hills apart are a "
+        "How often each time occurred in base (orange) and head (blue), each timed alone: two separate hills are a "
         "clear difference; where they overlap, only the interleaved pairs can decide."
     )
     build, rows = overlay_rows, partial(kept_rows, "case-overlay")
@@ -66,14 +66,14 @@ def _rebuilds() -> Chart:
     ]
     reading = (
         "Each dot is the ratio of one rebuild; the line is their mean so far and the band its 99 % interval, which narrows as rebuilds are "
-        "added. The bar at the right end is the interval of the verdict, which pays for every look at the data; grey is the margin."
+        "added. The bar at the right end is the verdict's interval, which also allows for repeated looks at the data; grey is the margin."
     )
     build, rows = rebuild_rows, partial(kept_rows, "case-rebuilds")
     return Chart("case-rebuilds", "Ratio of each rebuild", reading, vega.framed(layers, 220), REBUILDS, rows, build)
 
 
 def overlay_rows(document: dict[str, Any]) -> Rows:
-    """Both sides of every pair in the same bins, where both sides' samples are in the document."""
+    """Both sides of every pair in the same bins, if the document has the samples of both sides."""
     cases, found = {case["id"]: case for case in document["cases"]}, list[dict[str, Any]]()
     for delta in _pairs(document):
         sides = [_times(cases.get(delta[side])) for side in ("base", "case")]
@@ -83,7 +83,7 @@ def overlay_rows(document: dict[str, Any]) -> Rows:
 
 
 def _pairs(document: dict[str, Any]) -> list[dict[str, Any]]:
-    """The comparisons of time, the first of each case."""
+    """The first comparison of time for each case; none if there are too many cases."""
     deltas = (document["comparison"] or {"deltas": []})["deltas"] if len(document["cases"]) <= MOST_CASES else []
     first: dict[str, dict[str, Any]] = {}
     for delta in deltas:
@@ -122,7 +122,7 @@ def _bins(case: str, sides: list[list[float]]) -> Rows:
 
 
 def rebuild_rows(document: dict[str, Any]) -> Rows:
-    """The ratios of every pair's rebuilds, with what was known after each."""
+    """The ratios of every pair's rebuilds, with the mean and the interval up to each."""
     found: Rows = []
     for delta in _pairs(document):
         ratios = [ratio for ratio in delta["rebuilds"] if ratio]

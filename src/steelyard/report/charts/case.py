@@ -1,4 +1,4 @@
-"""One case close up: its samples in the order they were taken, how they are distributed, and where the time of a run went."""
+"""Charts of one case: its samples in the order they were taken, how they are distributed, and where the time of a run went."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from steelyard.report.charts import Chart, Rows, vega
 from steelyard.report.charts.vega import BLUE, LEGEND, ORANGE, VERMILION, Spec
 
 SAMPLES = ("case", "order", "time", "drawn", "state", "counts", "text", "clock", "clock_unit", "clock_text")
-"""`order` counts from 0; `time` is one sample in seconds and `drawn` where it stands: at the edge when it lies beyond the scale;
-`state` is kept, discarded (disturbed) or throttled; disturbed ones count where too few were undisturbed. Rows of the clock have `clock`
-and no time; its unit is in all."""
+"""`order` counts from 0; `time` is one sample in seconds and `drawn` its place: the edge of the scale if it is beyond it;
+`state` is kept, discarded (disturbed) or throttled; `counts` is false for disturbed samples unless too few were undisturbed. Rows of the
+clock have `clock` and no time; all rows have its unit."""
 BINS = ("case", "least", "most", "number", "share", "text")
-"""How many of the samples that count, in seconds, lie between `least` and `most`, and which share of all that is."""
+"""Of the samples that count, `number` are between `least` and `most` seconds, which is `share` of them."""
 TIMES = ("case", "time", "drawn", "text")
-"""Samples that count, in seconds, and where they stand: at the edge when they lie beyond the scale."""
+"""Samples that count, in seconds, and their places: the edge of the scale for those beyond it."""
 PHASES = ("case", "phase", "seconds", "text")
 PURPLE = "#CC79A7"
 STATES = ["kept", "discarded", "throttled"]
 REACH = 8.0
 MOST_BINS = 50
 BAND = 0.2
-"""The share of the height that the clock has to itself."""
+"""The share of the height that is only for the clock."""
 SHARE: Spec = {"field": "share", "type": "quantitative"}
 SHARES: Spec = {**SHARE, "axis": {"title": None, "format": "~%", "tickCount": 4}}
 """A share of the samples, and the axis of such shares."""
@@ -37,13 +37,13 @@ PHASE_METRICS = {
 
 
 def times_axis(field: str, **more: Any) -> Spec:
-    """A scale of times from left to right or from below, each with its unit."""
+    """A horizontal or vertical scale of times, labelled with their units."""
     axis = {"title": None, "labelExpr": SECONDS, "tickCount": 6, "labelOverlap": True, "labelFlush": False, "labelSeparation": 8}
     return {"field": field, "type": "quantitative", "scale": {"zero": False, "nice": True}, "axis": axis, **more}
 
 
 def _dots(across: Spec, top: float = 0.0) -> list[Spec]:
-    """Samples by colour and shape with the median of those that count, below a share of the height that is left free at the top."""
+    """Samples with colour and shape by state, and the median of those that count; `top` is the share of the height left free above them."""
     colours = {"domain": STATES, "range": [BLUE, ORANGE, VERMILION]}
     shapes = {"domain": STATES, "range": ["circle", "diamond", "triangle-down"]}
     state: Spec = {"field": "state", "type": "nominal", "legend": LEGEND}
@@ -122,8 +122,8 @@ def _cumulative() -> Chart:
         *vega.captions("'share of samples at most that long'", "'time per call'"),
     ]
     reading = (
-        "Up to which time a share of the samples lies: read across from 50 % for the median, from 99 % for the slow tail; samples far "
-        "beyond the others stand at the edge."
+        "The share of samples up to each time: read across from 50 % for the median, from 99 % for the slow tail; samples far "
+        "beyond the others are drawn at the edge."
     )
     return Chart("case-cumulative", "Cumulative distribution", reading, vega.framed(layers, 220), TIMES, case_cumulative_rows)
 
@@ -138,31 +138,31 @@ def _phases() -> Chart:
         vega.layer("text", {"y": down, "text": {"field": "text", "type": "nominal"}}, x={"expr": "width"}, align="left", dx=8),
     ]
     spec = vega.framed(layers, {"step": 28}, padding=2)
-    reading = "How long each phase took, first to last; the steady call is what the other figures are about, the rest is paid once."
+    reading = "How long each phase took, first to last; the other figures are about the steady call, all other phases happen once."
     return Chart("case-phases", "Phases", reading, spec, PHASES, case_phases_rows)
 
 
 def case_samples_rows(document: dict[str, Any], case: str | None = None) -> Rows:
-    """Every sample that the document holds, and the clock where it was read."""
+    """Every sample in the document, and the clock if it was read."""
     found = _with_samples(document, case)
     return [] if found is None else [*_sample_rows(found), *_clock_rows(found)]
 
 
 def case_clocks_rows(document: dict[str, Any], case: str | None = None) -> Rows:
-    """The same; nothing where there is no clock to draw over them."""
+    """The samples and the clock; empty if there is no clock."""
     rows = case_samples_rows(document, case)
     return rows if any(row["clock"] is not None for row in rows) else []
 
 
 def case_cumulative_rows(document: dict[str, Any], case: str | None = None) -> Rows:
-    """The samples that count; those beyond the scale, which would make one bar of all the others, stand at its edge."""
+    """The samples that count; those beyond the scale are drawn at its edge, since they would squeeze all others into one bar."""
     found = _with_samples(document, case)
     rows = [] if found is None else _sample_rows(found)
     return [{name: row[name] for name in TIMES} for row in rows if row["counts"]]
 
 
 def case_distribution_rows(document: dict[str, Any], case: str | None = None) -> Rows:
-    """The same in bins of equal width, more of them the more samples there are."""
+    """The samples that count in bins of equal width; more samples get more bins."""
     rows = case_cumulative_rows(document, case)
     times = [row["drawn"] for row in rows]
     if not times or max(times) == min(times):
@@ -185,7 +185,7 @@ def case_distribution_rows(document: dict[str, Any], case: str | None = None) ->
 
 
 def case_phases_rows(document: dict[str, Any], case: str | None = None) -> Rows:
-    """Build, compile, first call, warm-up and one steady call, where they are known."""
+    """Build, compile, first call, warm-up and one steady call, as far as they are known."""
     found = _chosen(document, case)
     if found is None:
         return []
@@ -224,7 +224,7 @@ def _clock_rows(case: dict[str, Any]) -> Rows:
 
 
 def scale_ends(times: list[float]) -> tuple[float, float]:
-    """How far the axis reaches: a few samples far off would hide what all the others do."""
+    """The ends of the axis, which leave out a few far samples that would hide the rest."""
     if len(times) < 2:
         return min(times), max(times)
     lower, _, upper = quantiles(times, n=4, method="inclusive")

@@ -1,4 +1,4 @@
-"""Two sides case by case: every ratio with its interval, and all values before against after."""
+"""Charts of two sides case by case: every ratio with its interval, and all values before against after."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from steelyard.report.charts import Chart, Rows, vega
 from steelyard.report.charts.vega import BLUE, GREY, LEGEND, VERMILION, Spec
 
 FOREST = ("case", "label", "tail", "ratio", "low", "high", "margin_low", "margin_high", "verdict", "text", "before", "after")
-"""`ratio` is head over base with its interval; between the margins a change is too small to matter; `text` is the change as people
-read it, `before` and `after` are texts with their units. Labels are unique, and `tail` is what all end with; rows are drawn in their
+"""`ratio` is head over base with its interval; between the margins a change is too small to matter; `text` is the change in words,
+`before` and `after` are texts with their units. Labels are unique, and `tail` is their common ending; rows are drawn in their
 order, largest effect first."""
 SCATTER = ("case", "label", "before", "after", "verdict", "ratio", "text", "before_text", "after_text", "unit")
-"""`before` and `after` are values of the metric in `unit`, the texts the same with their intervals."""
+"""`before` and `after` are values of the metric in `unit`; `before_text` and `after_text` have their intervals too."""
 VERDICTS = ["slower", "faster", "same", "unclear"]
 MOST_DRAWN, MOST_DOTS = 50, 2000
 ABOVE = (1.005, 1.01, 1.02, 1.05, 1.1, 1.2, 1.5, 2, 3, 5, 10, 20, 50, 100, 1000)
 BELOW = (0.001, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995)
 ROUND = [*BELOW, 1, *ABOVE]
 CROWD = 78
-"""Pixels from the label of no change within which another would meet it."""
+"""A label this many pixels or less from the label of no change would touch it."""
 AXIS: Spec = {"title": "time of head against base, log scale", "titleFontSize": {"expr": "windowSize()[0] < 700 ? 0 : 11.5"}}
 SETTLED = "indexof(['same', 'unclear'], datum.verdict) >= 0 || datum.low > datum.margin_high || datum.high < datum.margin_low"
-"""Whether the interval decides the size, too; otherwise only the direction is certain."""
+"""An expression for whether the interval also decides the size; otherwise only the direction is certain."""
 LOG: Spec = {"type": "log", "nice": False, "padding": 12}
 NARROW, SHORT, NAME, LONG = "windowSize()[0] < 700", 26, 17, 50
 
 
 def _looks(legend: Spec | None) -> Spec:
-    """Colour and shape say the same, so that neither is needed to tell verdicts apart."""
+    """Colour and shape both show the verdict, so that either is enough."""
     colours = {"domain": VERDICTS, "range": [VERMILION, BLUE, GREY, GREY]}
     shapes = {"domain": VERDICTS, "range": ["triangle-down", "triangle-up", "circle", "diamond"]}
     verdict: Spec = {"field": "verdict", "type": "nominal", "legend": legend}
@@ -39,7 +39,7 @@ def _looks(legend: Spec | None) -> Spec:
 
 
 def _ratio_axis() -> Spec:
-    """Round ratios to both sides of one; those that would meet its own label have none."""
+    """An axis with round ratios on both sides of 1; those too close to the label of 1 have no label."""
     far = f"abs(scale('x', datum.value) - scale('x', 1)) > {CROWD}"
     size = "datum.value >= 1.5 ? format(datum.value, '.4~r') + 'x' : datum.value > 1 ? format(100 * datum.value - 100, '.3~r') + ' %' : "
     size += "datum.value > 0.66 ? format(100 - 100 * datum.value, '.3~r') + ' %' : format(1 / datum.value, '.2~r') + 'x'"
@@ -50,7 +50,7 @@ def _ratio_axis() -> Spec:
 
 
 def _forest() -> Chart:
-    """Every ratio on an axis of its own row; of a long label the end stays, which tells it apart, and on a narrow screen the own name."""
+    """Every ratio in its own row; long labels are cut in the middle, and on a narrow screen their folder and common ending are dropped."""
     label, tail = "datum.label", vega.first("tail")
     told = f"slice({label}, 0, length({label}) - length({tail}))"
     across: Spec = {"field": "ratio", "type": "quantitative", "scale": LOG, "axis": _ratio_axis()}
@@ -79,8 +79,8 @@ def _forest() -> Chart:
     spec = vega.framed(layers, {"step": 19}, padding={"left": 2, "top": 2, "bottom": 2, "right": 12})
     reading = (
         "Each row is a case: the mark is the change of time, head against base, and the bar its 99 % interval. ▼ slower and ▲ faster: the "
-        "bar lies on one side of no change (hollow where it reaches into the grey margin, so that the size is unclear); ● within the "
-        "margin: the bar lies inside it; ◆ unclear: the bar holds no change and more than the margin."
+        "bar is on one side of no change (hollow if it reaches into the grey margin, so that the size is unclear); ● within the "
+        "margin: the bar is inside it; ◆ unclear: the bar includes no change and reaches beyond the margin."
     )
     return Chart("compare-forest", "Change of each case, largest first", reading, spec, FOREST, compare_forest_rows)
 
@@ -108,7 +108,7 @@ def _scatter() -> Chart:
 
 
 def compare_forest_rows(document: dict[str, Any], most: int = MOST_DRAWN) -> Rows:
-    """The largest effects first; a delta without a ratio has no place on the axis and is listed elsewhere."""
+    """Rows for the largest effects, largest first; a delta without a ratio has no place on the axis and is listed elsewhere."""
     found = _labelled(document, _largest(document)[:most])
     tail = _tail([label for _, label in found])
     return [
@@ -121,7 +121,7 @@ def compare_forest_rows(document: dict[str, Any], most: int = MOST_DRAWN) -> Row
 
 
 def _tail(labels: list[str]) -> str:
-    """The words that all labels end with, such as the one stack that was weighed; the first word of each is left."""
+    """The words that all labels end with, such as the one stack that was compared; never the first word of a label."""
     ends = [label.split(" ") for label in labels]
     count = 0
     while len(labels) > 1 and all(len(words) > count + 1 for words in ends) and len({words[-count - 1] for words in ends}) == 1:
@@ -130,7 +130,7 @@ def _tail(labels: list[str]) -> str:
 
 
 def compare_scatter_rows(document: dict[str, Any], most: int = MOST_DOTS) -> Rows:
-    """Every case that has values above zero; where those, timed alone, belie their pairs, head stands where the pairs put it."""
+    """Every case that has values above zero; if those, timed alone, contradict the pair, head is placed by the pair's ratio."""
     both = [delta for delta in _largest(document) if _positive(delta["before"]) and _positive(delta["after"])]
     unit = document["metrics"].get("time", {}).get("unit", "s")
     return [
@@ -144,7 +144,7 @@ def compare_scatter_rows(document: dict[str, Any], most: int = MOST_DOTS) -> Row
 
 
 def left_out(document: dict[str, Any], rows: Rows) -> str:
-    """How many compared cases a picture does not show, and why; nothing where it shows all."""
+    """How many compared cases a picture does not show, and why; empty if it shows all."""
     deltas = [delta for delta in (document["comparison"] or {"deltas": []})["deltas"] if delta["metric"] == "time"]
     known = _largest(document)
     sound = sum(_positive(delta["before"]) and _positive(delta["after"]) for delta in known)
@@ -165,7 +165,7 @@ def _largest(document: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _labelled(document: dict[str, Any], deltas: list[dict[str, Any]]) -> list[tuple[dict[str, Any], str]]:
-    """Each with its short label, or with its whole name where two would read the same."""
+    """Each delta with its case's short label, or with the case's id if two labels are the same."""
     cases = {case["id"]: case for case in document["cases"]}
     short = [cases[delta["case"]]["label"] if delta["case"] in cases else delta["case"] for delta in deltas]
     twice = Counter(short)
@@ -177,7 +177,7 @@ def _positive(figure: list[Any] | None) -> bool:
 
 
 def _belied(delta: dict[str, Any]) -> bool:
-    """Whether the figures of both sides, each timed alone, lie further apart or nearer than their interleaved pairs allow."""
+    """Whether the ratio of both sides' figures, each timed alone, is outside the interval of their interleaved pair."""
     if not delta["paired"] or delta["low"] is None or delta["high"] is None:
         return False
     return not delta["low"] <= delta["after"][0] / delta["before"][0] <= delta["high"]

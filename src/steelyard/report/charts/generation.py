@@ -1,4 +1,4 @@
-"""Text generation: when tokens came, how their times are spread, tokens per second over the batch, and both phases on the roofline."""
+"""Charts of text generation: when tokens came, the spread of their times, tokens per second by batch, and both phases on the roofline."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from steelyard.report.charts.case import SHARE, SHARES, scale_ends, times_axis
 from steelyard.report.charts.vega import BLUE, GREY, ORANGE, Spec
 
 TIMELINE = ("case", "line", "track", "kind", "token", "time", "text")
-"""`track` is the variant, with the row where rows of a batch came apart; `kind` is first, token or end; `time` seconds since the start."""
+"""`track` is the variant, with the row of the batch if rows differ; `kind` is first, token or end; `time` is in seconds since the start."""
 SPREAD = ("case", "line", "time", "drawn", "share", "text")
-"""One raw time in seconds, where it stands (at the edge when it lies beyond the scale), and the share of all that are at most that long;
-`line` is the variant and how many there are."""
+"""One raw time in seconds, its place (the edge of the scale if it is beyond it), and the share of all times up to it;
+`line` is the variant and the number of times."""
 PHASES = {"ttft": "prefill", "itl": "decode"}
 ROOF_COLUMNS = (*roofline.COLUMNS, "part")
-"""As those of the roofline; `part` is prefill or decode."""
+"""The columns of the roofline, and `part`, which is prefill or decode."""
 BATCH, RATE = "batch", "item_rate"
 
 
@@ -37,7 +37,7 @@ def _timeline() -> Chart:
     ]
     reading = (
         "The request of median length of each variant: the orange bar is the time to its first token (TTFT), each blue tick one token, the "
-        "grey one its end; even distances are steady decoding, a wide one is a stall."
+        "grey one its end; even gaps are steady decoding, a wide gap is a stall."
     )
     return Chart("generation-timeline", "Token timeline", reading, vega.framed(layers, {"step": 34}), TIMELINE, timeline_rows)
 
@@ -51,8 +51,8 @@ def _spread(part: str, what: str) -> Chart:
         *vega.captions(f"'share of {what} at most that long'", f"'{NAMES[part]}'"),
     ]
     reading = (
-        f"Up to which time a share of all {what} lies, with how many there are: the further left the faster, the steeper the steadier, and "
-        "a long right end is a slow tail; times far beyond the others stand at the edge."
+        f"The share of all {what} up to each time, with their number: further left is faster, steeper is steadier, and "
+        "a long right end is a slow tail; times far beyond the others are drawn at the edge."
     )
 
     def rows(document: dict[str, Any], case: str | None = None) -> Rows:
@@ -64,20 +64,20 @@ def _spread(part: str, what: str) -> Chart:
 
 def _throughput() -> Chart:
     usual = sweep.lines("log", "linear")
-    reading = "Tokens of all rows per second over the number of rows in a batch, a line per variant; bands are 95 % intervals."
+    reading = "Tokens per second of all rows by the number of rows in a batch, a line per variant; bands are 95 % intervals."
     return Chart("generation-throughput", "Throughput against batch", reading, usual.spec, usual.columns, throughput_rows)
 
 
 def _roofs() -> Chart:
     reading = (
-        "Reading the prompt (prefill, by TTFT) and making one token (decode, by ITL) under what this machine can do at most: decoding "
-        "usually lies under the slope, where memory is the limit, and prefill further right."
+        "Reading the prompt (prefill, from TTFT) and making one token (decode, from ITL), below the most this machine can do: decode "
+        "is usually under the slope, where memory is the limit, and prefill further right."
     )
     return Chart("generation-roofline", "Prefill and decode", reading, _by_part(roofline.CHARTS[0].spec), ROOF_COLUMNS, roofline_rows)
 
 
 def _by_part(spec: Any) -> Any:
-    """The roofline with shapes for the phases of a request, where it has some for what bounds a case."""
+    """The roofline's spec with shapes for the phases of a request instead of for what bounds a case."""
     if isinstance(spec, list):
         return [_by_part(item) for item in spec]
     if not isinstance(spec, dict):
@@ -89,7 +89,7 @@ def _by_part(spec: Any) -> Any:
 
 
 def chosen(document: dict[str, Any], case: str | None = None) -> dict[str, Any] | None:
-    """The point of a case; the first where none is named, as a picture shows one."""
+    """The point of a case; without a case the first point, since a picture shows one."""
     points: list[dict[str, Any]] = (document.get("generation") or {"points": []})["points"]
     return next((point for point in points if case is None or any(item["case"] == case for item in point["cases"])), None)
 
@@ -106,12 +106,12 @@ def timeline_rows(document: dict[str, Any], case: str | None = None) -> Rows:
                 after = f", {plain(time - times[number - 2], 's')} after the one before" if number > 1 else ""
                 text = f"token {number} at {plain(time, 's')}{after}"
                 found.append({**common, "kind": "token" if number > 1 else "first", "token": number, "time": time, "text": text})
-            found.append({**common, "kind": "end", "token": None, "time": item["end"], "text": f"over at {plain(item['end'], 's')}"})
+            found.append({**common, "kind": "end", "token": None, "time": item["end"], "text": f"ended at {plain(item['end'], 's')}"})
     return found
 
 
 def spread_rows(point: dict[str, Any], part: str) -> Rows:
-    """The raw times of one part for each variant of a point, with the share of all that are at most that long."""
+    """The raw times of one part for each variant of a point, with the share of all times up to each."""
     known = [item for item in point["cases"] if item[part]]
     if not known:
         return []
@@ -139,12 +139,12 @@ def throughput_rows(document: dict[str, Any]) -> Rows:
 
 
 def roofline_rows(document: dict[str, Any]) -> Rows:
-    """Both phases of every case that has a roof, and the roofs over them; the document keeps them as they are."""
+    """Both phases of every case that has a roof, and the roofs over them, as the document keeps them."""
     return list((document.get("generation") or {"roofline": []})["roofline"])
 
 
 def phases_on_roofs(document: dict[str, Any]) -> Rows:
-    """The same, made from the cases of a document."""
+    """Both phases of every case that has a roof, and the roofs over them, made from the cases of a document."""
     cases = {case["id"]: case for case in document["cases"]}
     lines = {item["case"]: item["line"] for point in document["generation"]["points"] for item in point["cases"]}
     shown = [cases[id] for id in lines if cases[id]["roof"]]
@@ -158,7 +158,7 @@ def phases_on_roofs(document: dict[str, Any]) -> Rows:
 
 
 def _phase(case: dict[str, Any], part: str, line: str) -> dict[str, Any] | None:
-    """One phase of a case as a point; None where it does not say what it computes and moves."""
+    """One phase of a case as a point; None if its compute or bandwidth is unknown."""
     computed, moved = (_rate(case["metrics"].get(f"{part}_{kind}")) for kind in ("compute", "bandwidth"))
     if not computed or not moved:
         return None
@@ -174,7 +174,7 @@ def _phase(case: dict[str, Any], part: str, line: str) -> dict[str, Any] | None:
 
 
 def _rate(figure: list[Any] | None) -> Figure | None:
-    """A rate as a document has it: value, both ends, and over how many samples."""
+    """A figure from a document's rate, which is a value, both ends of its interval, and its number of samples."""
     return Figure(figure[0], "1", "higher", *figure[1:4]) if figure and figure[0] else None
 
 

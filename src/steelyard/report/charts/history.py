@@ -1,4 +1,4 @@
-"""Time over the nights: one series with its changes of level, and PyTorch/XLA's three plots of speedups (histogram, speedup, latest)."""
+"""Charts over time: one series with its changes of level, and PyTorch/XLA's three plots of speedups (histogram, speedup, latest)."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from steelyard.report.charts.vega import BLUE, GREY, VERMILION, Spec
 
 SERIES = ("kind", "created", "until", "time", "low", "high", "verdict", "run", "commit", "label", "text", "case")
 """`kind` is point (one run), level (the median between two changes, from `created` until `until`), change (a new level from `created` on,
-with `verdict` slower or faster) or noise (a stretch of runs that scatter far more than the others); times in seconds; `label` is what
-stands in the chart, `text` the time as people read it."""
+with `verdict` slower or faster) or noise (a stretch of runs that scatter far more than the others); times in seconds; `label` is the
+text in the chart, `text` the time with its unit."""
 QUANTILES = ("created", "run", "column", "q10", "q25", "q50", "q75", "q90", "n", "least", "most", "over", "text")
 """Quantiles of the speedups of one stack (`column`) in each run, over `n` models; `least` and `most` are the ends of the axis, the
-same in all rows, so that several stacks can be drawn to one scale; `over` names the baseline."""
+same in all rows, so that several stacks can be drawn on one scale; `over` names the baseline."""
 MEANS = ("created", "run", "column", "mean", "n", "partial", "least", "most", "over", "text")
-"""The geometric mean of a stack's speedups in each run, over the `n` models that all stacks have; `partial` where a run has far fewer
+"""The geometric mean of a stack's speedups in each run, over the `n` models that all stacks have; `partial` if a run has far fewer
 models than its neighbours, so that its mean says nothing about a trend."""
 LATEST = ("column", "rank", "row", "speedup", "low", "high", "over", "text")
-"""Speedups of the newest run, each stack's sorted for itself: `rank` counts from 1, the slowest."""
+"""Speedups of the newest run, sorted within each stack: `rank` counts from 1, the slowest."""
 
 MARGIN, LACKING = 1.03, 0.8
 ROOM = 420
-"""How wide a chart must be for the commits of a change to stand in it."""
+"""The least width in pixels of a chart that shows the commits of a change."""
 
 REACH = 3
 """How many runs on either side a run is compared with, to find restless ones."""
 FAR, WIDE, NOISE, FEWEST, APART = 4.5, 3.0, 0.002, 3, 3
-"""A run is restless FAR times as far from its neighbours as is usual here, or with an interval WIDE times as wide, and by more than
-NOISE of its time; FEWEST of them, no more than APART runs from one to the next, are a noisy stretch."""
+"""A run is restless if it is FAR times as far from its neighbours as usual in its series, or has an interval WIDE times as wide, and by
+more than NOISE of its time; FEWEST of them, no more than APART runs from one to the next, are a noisy stretch."""
 
 
 def _series() -> Chart:
@@ -76,7 +76,7 @@ def _series() -> Chart:
     spec = vega.framed(layers, 300, transform=[vega.moment("created", "when"), vega.moment("until", "end")])
     reading = (
         "Each dot is one run's median with its 95 % interval as the band; a dashed line is a change of level with its size and the commits "
-        "between which it came, thick lines are the levels, and a grey ground marks nights that scatter more than usual."
+        "between which it happened, thick lines are the levels, and grey areas are nights that scatter more than usual."
     )
     return Chart("history-series", "Time of one case over all runs", reading, spec, SERIES, history_series_rows)
 
@@ -103,8 +103,8 @@ def _quantiles() -> Chart:
     ]
     spec = vega.framed(layers, 200, transform=[vega.moment("created", "when")])
     reading = (
-        "The line is the middle model's speedup in each run over the baseline's oldest time; half of the models lie in the dark band and "
-        "eight of ten within the light one."
+        "The line is the median model's speedup in each run over the baseline's oldest time; half of the models are in the dark band and "
+        "eight of ten in the light one."
     )
     return Chart("history-quantiles", "Histogram: spread of speedups over time", reading, spec, QUANTILES, history_quantiles_rows)
 
@@ -146,8 +146,8 @@ def _latest() -> Chart:
         *_over("speedup", "'models, sorted within each stack'"),
     ]
     reading = (
-        "Each point is one model of the newest run with its 95 % interval, slowest to the left; where a line crosses 1× its stack stops "
-        "losing to the baseline's oldest time."
+        "Each point is one model of the newest run with its 95 % interval, slowest to the left; where a line crosses 1× its stack becomes "
+        "faster than the baseline's oldest time."
     )
     spec = vega.framed(layers, 240, transform=vega.ends_of("speedup"))
     return Chart("history-latest", "Latest: all speedups of the newest run", reading, spec, LATEST, history_latest_rows)
@@ -221,7 +221,7 @@ def history_quantiles_rows(document: dict[str, Any], column: str | None = None) 
 
 
 def _axis(lows: list[float], highs: list[float]) -> dict[str, float]:
-    """Ends that leave some room, so that a trend of nothing does not fill the chart."""
+    """The ends of the axis, with some room, so that a negligible trend does not fill the chart."""
     return {"least": min(lows, default=1.0) / MARGIN, "most": max(highs, default=1.0) * MARGIN}
 
 
@@ -230,7 +230,7 @@ def _spread(point: dict[str, Any]) -> str:
 
 
 def history_speedup_rows(document: dict[str, Any]) -> Rows:
-    """Every stack's geometric mean in every run, where there is one beside the baseline.
+    """Every stack's geometric mean in every run, if there is a stack besides the baseline.
 
     The baseline's own line then shows how far it has moved from its oldest time.
     """

@@ -13,12 +13,12 @@ from steelyard.report.charts import Chart, Rows, vega
 from steelyard.report.charts.vega import BLUE, GREY, ORANGE, VERMILION, Spec
 
 COLUMNS = ("row", "column", "row_order", "column_order", "speedup", "low", "high", "measured", "text", "status", "time", "case")
-"""Row and column names with their place from 0; speedup over the baseline (above 1 is faster) with its interval, None where there is
-none; `measured` says whether both were weighed side by side or apart, which is unpaired; `text` is what the cell says
+"""Row and column names with their place from 0; speedup over the baseline (above 1 is faster) with its interval, or None;
+`measured` is whether both were measured side by side or apart, which is unpaired; `text` is the text of the cell
 (`14 % faster [13, 15]`, `✗ wrong`), `time` the time per call with unit and uncertainty as text."""
 
 Speedup = Sequence[Any]
-"""Ratio, both ends of its interval, and whether it is paired, as the document has it."""
+"""Ratio, both ends of its interval, and whether it is paired, as in the document."""
 
 FULL = 4.0
 """A speedup that gets the full colour, as does its inverse; beyond it colours stay the same."""
@@ -29,13 +29,13 @@ MEASURED = {1: "side by side", 0: "apart", None: ""}
 ITSELF = (1.0, None, None, None)
 """The baseline's speedup over itself: 1, without a measurement."""
 STEP, ROOM, NARROW = 32, 150, 700
-"""How high a row is, how wide a cell must be to say all on one line, and the window to name both colours on one."""
+"""In pixels: the height of a row, and the least widths of a cell with its text on one line and of a window with the legend on one line."""
 
 
 def heat(name: str, title: str, reading: str, rows: Callable[..., Rows]) -> Chart:
     """A table of speedups in blue (faster) and orange (slower), stronger the further from 1x; a cell that is not ok has no colour.
 
-    The colours are laid over the page with an opacity, so the middle of the scale is the page itself, light or dark.
+    The colours have an opacity, so the middle of the scale is the colour of the page itself, light or dark.
     """
     faster, slower = "faster than the baseline", "slower than the baseline"
     coloured: list[Spec] = [
@@ -81,7 +81,7 @@ def heat(name: str, title: str, reading: str, rows: Callable[..., Rows]) -> Char
 
 
 def _words(places: Spec) -> list[Spec]:
-    """What a cell says, on one line where there is room, else with its interval on a second one."""
+    """The text of a cell, on one line if there is room, else with its interval on a second line."""
     parts = "split(datum.text, ' [')"
     two = f"bandwidth('x') < {ROOM} && length({parts}) > 1"
     upper, lower = {"expr": f"{two} ? {parts}[0] : datum.text"}, {"expr": f"{two} ? '[' + {parts}[1] : ''"}
@@ -109,7 +109,7 @@ def matrix_heat_rows(document: dict[str, Any], most: int = MOST_ROWS) -> Rows:
 
 
 def effect_words(speedup: float, low: float | None, high: float | None) -> str:
-    """A speedup of two cases that no comparison holds against each other, by the same rules."""
+    """The words for a speedup of two cases that are in no comparison, by the same rules."""
     return unpaired_words(speedup, low, high)[1]
 
 
@@ -135,8 +135,8 @@ def heat_row(
 HEAT = heat(
     "matrix-heat",
     "Every stack against the baseline, model by model",
-    "Each cell compares this stack's time with the baseline's: blue is faster than the baseline and orange slower, stronger the larger "
-    "the effect; a dashed frame is a cell without a right answer, which has no colour.",
+    "Each cell compares this stack's time with the baseline's: blue is faster than the baseline and orange slower, stronger for a larger "
+    "effect; a dashed frame is a cell without a right answer, which has no colour.",
     matrix_heat_rows,
 )
 CHARTS = (HEAT,)

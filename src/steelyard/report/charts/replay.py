@@ -10,10 +10,10 @@ from steelyard.report.charts.case import times_axis
 from steelyard.report.charts.vega import Spec
 
 TIMELINE = ("case", "track", "kind", "start", "end", "text")
-"""`track` is recorded or replayed; `kind` the operator, or `others` beside those that take longest; times are in seconds from the first."""
+"""`track` is recorded or replayed; `kind` is the operator, or `others` if it does not take long; times are in seconds from the first."""
 MOST_KINDS, MUCH_LONGER = 6, 3
-"""Kinds with a colour of their own, of seven that there are; and from what factor between recording and replay the replay gets a chart of
-its own."""
+"""The most kinds with their own colour, since there are seven colours and `others` needs one; and a replay gets its own chart if the
+recording took more than this many times as long."""
 
 
 def _bars() -> Spec:
@@ -28,18 +28,18 @@ def _bars() -> Spec:
 def _timeline() -> Chart:
     reading = (
         "Each bar is one call, coloured by the kinds of operators that take longest here; the calls of the replay "
-        "follow each other at once, and gaps in the recording are what Python, autograd and waiting took there."
+        "follow each other immediately, and gaps in the recording are Python, autograd and waiting."
     )
     return Chart("replay-timeline", "Recorded and replayed", reading, _bars(), TIMELINE, timeline_rows)
 
 
 def _alone() -> Chart:
-    reading = "The same calls of the replay with an axis of their own, since the recording took much longer."
+    reading = "The replay's calls again on their own axis, because the recording took much longer."
     return Chart("replay-alone", "The replay alone", reading, _bars(), TIMELINE, alone_rows)
 
 
 def timeline_rows(document: dict[str, Any], case: str | None = None) -> Rows:
-    """The calls of a case that is a replay, with both times where it has both."""
+    """The calls of a case that is a replay, with both times if it has both."""
     found = next((item for item in document["cases"] if item.get("replay") and case in (item["id"], None)), None)
     drawn = found["replay"]["timeline"] if found else None
     if found is None or drawn is None:
@@ -59,7 +59,7 @@ def timeline_rows(document: dict[str, Any], case: str | None = None) -> Rows:
 
 
 def alone_rows(document: dict[str, Any], case: str | None = None) -> Rows:
-    """The calls of a replay that would be hard to see beside its much longer recording; else none."""
+    """The calls of a replay that would be hard to see beside its much longer recording; empty for other replays."""
     rows = timeline_rows(document, case)
     ends = {track: max((row["end"] for row in rows if row["track"] == track), default=0.0) for track in ("recorded", "replayed")}
     return [row for row in rows if row["track"] == "replayed"] if ends["recorded"] > MUCH_LONGER * ends["replayed"] else []

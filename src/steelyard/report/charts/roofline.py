@@ -1,4 +1,4 @@
-"""The roofline: how fast each case computes for the data it moves, below what the machine can do at most."""
+"""The roofline: how fast each case computes for the data it moves, below the most that the machine can do."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from steelyard.report.charts import Chart, Rows, vega
 from steelyard.report.charts.vega import GREY, Spec
 
 COLUMNS = ("kind", "intensity", "achieved", "low", "high", "roof", "source", "line", "bound", "share", "label", "text", "case")
-"""`kind` is point (a case), roof (a corner of a roof line), peak or slope (where the roof's name stands); `intensity` FLOP per byte,
-`achieved` FLOP/s with its interval; `roof` names the roof, `source` measured or datasheet, for a line datasheet where one of its peaks
+"""`kind` is point (a case), roof (a corner of a roof line), peak or slope (the place of the roof's name); `intensity` FLOP per byte,
+`achieved` FLOP/s with its interval; `roof` names the roof, `source` is measured or datasheet, for a line datasheet if one of its peaks
 is; `line` the variant, `bound` compute, memory or launch, `share` the part of the roof reached as text; `label` names the case or the
-roof, `text` is `achieved` as people read it."""
+roof, `text` is `achieved` with its unit."""
 EMPTY: dict[str, Any] = dict.fromkeys(COLUMNS)
 
 MARGIN = 4.0
-"""How far the roofs reach beyond the outermost points, as a factor."""
+"""The factor by which the roofs extend beyond the outermost points."""
 
 ROOM, WIDE = 320, 420
-"""How wide a chart must be for its roofs to be named in it, and its place for the signs to be explained in one line."""
+"""In pixels: the least width of a chart with the names of roofs in it, and of its container for a legend on one line."""
 
 _SHAPES = {"compute": "square", "memory": "circle", "launch": "triangle-up"}
 
@@ -63,8 +63,8 @@ def _roofline() -> Chart:
     ]
     reading = (
         "Each point is a case; the line above it is the most this machine could do at that intensity (measured roofs solid, dashed "
-        "where a peak is from a datasheet), so the closer to its roof the less is left to win: under the slope memory is the limit, under "
-        "the flat part it is arithmetic."
+        "if a peak is from a datasheet), so the closer a point is to its roof, the less there is to gain: under the slope memory is the "
+        "limit, under the flat part arithmetic is."
     )
     return Chart("roofline", "Roofline", reading, vega.framed(layers, 430, transform=vega.ends_of("achieved")), COLUMNS, roofline_rows)
 
@@ -139,7 +139,7 @@ def _roof(roof: dict[str, Any], left: float, right: float, name: str) -> Rows:
 
 
 def _on_slope(bandwidth: float, left: float, right: float, source: str) -> dict[str, float]:
-    """Where the name of a slope stands: that of a datasheet above it in the middle, that of a measured one below it near the lower end."""
+    """The place of a slope's name: a datasheet's above the slope in the middle, a measured one's below it near the lower end."""
     at = left * (max(right, left) / left) ** (0.6 if source == "datasheet" else 0.1)
     return {"intensity": at, "achieved": bandwidth * at}
 

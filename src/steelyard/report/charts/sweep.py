@@ -12,16 +12,16 @@ from steelyard.report.charts.vega import VERMILION, Spec
 
 COLUMNS = ("x", "order", "line", "value", "low", "high", "unit", "metric", "axis", "status", "text", "case")
 """`x` is the parameter's value (a number, or a name with its place in `order`), `line` the variant, `value` the metric in SI units with its
-interval; `unit`, `metric` (in words) and `axis` are the same in all rows; `text` is the value as people read it."""
+interval; `unit`, `metric` (in words) and `axis` are the same in all rows; `text` is the value with its unit."""
 
 SPEEDUP = ("x", "order", "line", "speedup", "low", "high", "axis", "over", "measured", "text", "status", "case")
-"""Baseline time over own time at each value of the parameter, with its interval, where both are right; `over` names the baseline."""
+"""Baseline time over own time at each value of the parameter, with its interval, if both are right; `over` names the baseline."""
 
 MOST_TICKS = 40
 MOST_LINES = 7
-"""Lines that have a colour each."""
+"""The most lines in one picture, since there are seven colours."""
 WIDE_X, WIDE_Y = 8.0, 5.0
-"""From these quotients of largest to smallest an axis is logarithmic."""
+"""An axis is logarithmic if its largest value is at least this many times its smallest."""
 
 
 def lines(x: str, y: str) -> Chart:
@@ -48,7 +48,7 @@ def lines(x: str, y: str) -> Chart:
 
 
 def speedup_lines(x: str) -> Chart:
-    """How far each variant is ahead of the baseline over the parameter: differences of a few percent, which are invisible on an axis of
+    """Each variant's speedup over the baseline by parameter, to show differences of a few percent that are invisible on an axis of
     times."""
     name, up = vega.by_name("line"), vega.speedups("speedup")
     place: Spec = {"x": _across(x), "y": up}
@@ -65,7 +65,7 @@ def speedup_lines(x: str) -> Chart:
     spec = vega.framed(layers, 320, params=[{"name": "ticks", "value": None}], transform=sound)
     reading = (
         "How many times as fast as the baseline each variant is: above 1× it is faster, below it slower; bands are intervals, and where a "
-        "band holds 1× the difference is unclear."
+        "band includes 1× the difference is unclear."
     )
     return Chart(f"sweep-speedup-{x}", "Speedup over a parameter", reading, spec, SPEEDUP, partial(_speedups_if, x))
 
@@ -96,8 +96,8 @@ def _up(y: str) -> Spec:
 def _reading(x: str, y: str) -> str:
     shown = "bars" if x == "names" else "bands"
     words = f"One colour and shape per variant; {shown} are 95 % intervals, and crosses are points without a right answer"
-    growing = {("log", "log"): "both axes grow", ("log", "linear"): "the horizontal axis grows"}.get((x, y), "the vertical axis grows")
-    return f"{words}; {growing} by factors." if "log" in (x, y) else f"{words}."
+    growing = {("log", "log"): "both axes are", ("log", "linear"): "the horizontal axis is"}.get((x, y), "the vertical axis is")
+    return f"{words}; {growing} logarithmic." if "log" in (x, y) else f"{words}."
 
 
 def sweep_rows(document: dict[str, Any], sweep: dict[str, Any], metric: str) -> Rows:
@@ -118,7 +118,7 @@ def sweep_rows(document: dict[str, Any], sweep: dict[str, Any], metric: str) -> 
 
 
 def fitting(rows: Rows, kind: str) -> tuple[str, str]:
-    """The axes that suit the rows: logarithmic where the values span a wide range and all lie above zero."""
+    """The axes that suit the rows: logarithmic if the values span a wide range and all are above zero."""
     across = [row["x"] for row in rows]
     up = [row["value"] for row in rows]
     x = "names" if kind == "name" else "log" if _wide(across, WIDE_X) else "linear"
@@ -130,16 +130,16 @@ def _wide(values: list[float], quotient: float) -> bool:
 
 
 def _first_if(x: str, y: str, document: dict[str, Any]) -> Rows:
-    """The time of the first sweep and of its kin, if these axes suit them; a picture is drawn by one chart alone."""
+    """The times of the first sweep and of those drawn with it; empty if other axes suit them, so that only one chart draws the picture."""
     found = together(document["sweep"] or [])
     rows = [row for sweep in found for row in sweep_rows(document, sweep, "time")]
     return rows if found and fitting(rows, found[0]["kind"]) == (x, y) else []
 
 
 def together(sweeps: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The first sweep, and those that differ from it in what is held alone, such as the dtype: their lines fit into one picture.
+    """The first sweep, and those that differ from it only in fixed parameters, such as the dtype, so that one picture can show them.
 
-    A line is called by its stack and by what its sweep holds that not all do. As many sweeps as there are colours for their lines.
+    A line is named by its stack and by the fixed parameters that not all sweeps share. There are at most MOST_LINES lines.
     """
     kin = [sweep for sweep in sweeps if all(sweep[name] == sweeps[0][name] for name in ("workload", "axis", "kind", "mode"))]
     while len(kin) > 1 and sum(len(sweep["lines"]) for sweep in kin) > MOST_LINES:
@@ -157,7 +157,7 @@ def _named(sweep: dict[str, Any], held: str) -> str | None:
 
 
 def left_out(document: dict[str, Any], rows: Rows) -> str:
-    """How many measured points of the document's sweeps a picture of some rows does not show; nothing where it shows all."""
+    """How many measured points of the document's sweeps a picture of some rows does not show; empty if it shows all."""
     timed = {case["id"] for case in document["cases"] if case["metrics"].get("time")}
     points = {point["case"] for sweep in document["sweep"] or [] for line in sweep["lines"] for point in line["points"]} & timed
     missing = points - {row["case"] for row in rows}
@@ -165,7 +165,7 @@ def left_out(document: dict[str, Any], rows: Rows) -> str:
 
 
 def sweep_heat_rows(document: dict[str, Any]) -> Rows:
-    """Baseline time over own time at every point of the first sweep that has a baseline, and of its kin."""
+    """Baseline time over own time at every point of the first sweep that has a baseline, and of the sweeps drawn with it."""
     kin, found = together([sweep for sweep in document["sweep"] or [] if sweep["baseline"]]), list[dict[str, Any]]()
     columns = {x: place for place, x in enumerate(dict.fromkeys(x for sweep in kin for x in _values(sweep)))}
     for sweep in kin:
@@ -174,7 +174,7 @@ def sweep_heat_rows(document: dict[str, Any]) -> Rows:
 
 
 def speedup_rows(document: dict[str, Any], sweep: dict[str, Any]) -> Rows:
-    """The speedups of one sweep, line by line; the baseline is the line at one, so that each variant keeps its colour."""
+    """The speedups of one sweep, line by line; the baseline is included as the line at 1, so that each variant keeps its colour."""
     values = _values(sweep)
     cells = _heat_rows(document, sweep, {x: place for place, x in enumerate(values)}, 0)
     shared = {"axis": sweep["axis"], "over": sweep["baseline"]}
@@ -187,7 +187,7 @@ def speedup_rows(document: dict[str, Any], sweep: dict[str, Any]) -> Rows:
 
 
 def _speedups_if(x: str, document: dict[str, Any]) -> Rows:
-    """Those of the first sweep over numbers that has a baseline, and of its kin, if this axis suits them."""
+    """The speedups of the first sweep over numbers that has a baseline, and of those drawn with it; empty if another axis suits them."""
     kin = together([sweep for sweep in document["sweep"] or [] if sweep["baseline"] and sweep["kind"] == "number"])
     rows = [row for sweep in kin for row in speedup_rows(document, sweep)]
     if all(row["line"] == row["over"] for row in rows):
@@ -197,7 +197,7 @@ def _speedups_if(x: str, document: dict[str, Any]) -> Rows:
 
 
 def _heat_rows(document: dict[str, Any], sweep: dict[str, Any], places: dict[Any, int], above: int) -> Rows:
-    """The rows of one sweep, below those that are there already."""
+    """The rows of one sweep in a heat map, numbered from `above`."""
     cases, weighed = {case["id"]: case for case in document["cases"]}, _weighed(document.get("matrix"))
     base = {
         point["x"]: cases.get(point["case"]) for line in sweep["lines"] if line["name"] == sweep["baseline"] for point in line["points"]
@@ -216,13 +216,13 @@ def _heat_rows(document: dict[str, Any], sweep: dict[str, Any], places: dict[Any
 
 
 def _values(sweep: dict[str, Any]) -> list[Any]:
-    """The axis of a sweep, of which a line may lack some."""
+    """The values on the axis of a sweep; a single line may lack some."""
     found = dict.fromkeys(point["x"] for line in sweep["lines"] for point in line["points"])
     return sorted(found) if sweep["kind"] == "number" else list(found)
 
 
 def _weighed(matrix: dict[str, Any] | None) -> dict[tuple[str, str], Speedup]:
-    """Speedups of pairs that were weighed side by side, by both cases; the matrix knows those."""
+    """The speedups in the matrix that were measured side by side, by the ids of both cases."""
     found: dict[tuple[str, str], Speedup] = {}
     if matrix is None:
         return found
@@ -235,7 +235,7 @@ def _weighed(matrix: dict[str, Any] | None) -> dict[tuple[str, str], Speedup]:
 
 
 def _quotient(base: dict[str, Any] | None, case: dict[str, Any]) -> Speedup | None:
-    """Two separate measurements as a speedup, whose interval reaches as far as both of theirs allow."""
+    """The speedup of two separate measurements, with the widest interval that theirs allow."""
     before, after = (item["metrics"].get("time") if item and item["status"] == "ok" else None for item in (base, case))
     if not before or not after or not before[0] or not after[0]:
         return None
@@ -248,7 +248,7 @@ def _quotient(base: dict[str, Any] | None, case: dict[str, Any]) -> Speedup | No
 SPEEDUPS = heat(
     "sweep-heat",
     "Speedup over the baseline at every point",
-    "Each cell is this variant against the baseline at this value: blue is better and orange worse, stronger the further from no "
+    "Each cell is this variant against the baseline at this value: blue is better and orange worse, stronger for a larger "
     "change; a dashed frame is a point without a right answer.",
     sweep_heat_rows,
 )

@@ -1,4 +1,4 @@
-"""Why the answers of a program are wrong, found by trying other orders of inputs and outputs."""
+"""Finds out why a program's answers are wrong, by trying other orders of inputs and outputs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Arrays = Sequence[np.ndarray[Any, Any]]
 
 
 def mismatch(what: str, recorded: Sequence[TensorType], kinds: Sequence[TensorType]) -> str:
-    """How recorded arrays differ from what a program takes or gives, by place; empty where they agree."""
+    """Return how recorded arrays differ from a program's inputs or outputs; empty if they match."""
     if len(recorded) != len(kinds):
         return f"the program has {len(kinds)} {what}s, and {len(recorded)} are recorded"
     wrong = [number for number, (item, kind) in enumerate(zip(recorded, kinds, strict=True)) if not fits(item, kind)]
@@ -35,24 +35,24 @@ def mismatch(what: str, recorded: Sequence[TensorType], kinds: Sequence[TensorTy
 
 
 def fits(item: TensorType, kind: TensorType) -> bool:
-    """Whether an array is of a kind, in which sizes may be open."""
+    """Whether an array matches a type, which may leave sizes open."""
     sizes = len(item.shape) == len(kind.shape) and all(theirs in (None, ours) for ours, theirs in zip(item.shape, kind.shape, strict=True))
     return item.dtype == kind.dtype and sizes
 
 
 def reason(call: Callable[..., Sequence[Any]], be: Any, inputs: Arrays, got: Sequence[Any], want: Sequence[Any]) -> str:
-    """What would make a wrong answer right, in words; got and want are leaves."""
+    """Return why an answer is wrong, in words; `got` and `want` are leaves."""
     answers, wanted = [leaf.data for leaf in got], [leaf.data for leaf in want]
     if order := _other_order(answers, wanted):
         places = ", ".join(f"output {number} is the recorded output {place}" for number, place in enumerate(order) if number != place)
         return f"the outputs are in another order: {places}"
     if len(answers) == len(wanted) and (swap := _swapped(call, be, inputs, wanted)):
         return f"the inputs are in another order: with inputs {swap[0]} and {swap[1]} swapped the answer is right"
-    return "no other order of inputs or outputs makes it right: a weight or the program itself is another one"
+    return "no other order of inputs or outputs makes it right: a weight or the program itself differs"
 
 
 def _other_order(answers: Arrays, wanted: Arrays) -> list[int]:
-    """For each answer which recorded one it is, where that is a permutation; nothing otherwise."""
+    """Return which recorded output each output is, if they are in another order; empty otherwise."""
     if len(answers) != len(wanted) or not len(answers) > 1:
         return []
     free, order = list(range(len(wanted))), []

@@ -1,4 +1,4 @@
-"""Exported programs in files and folders: which there are, what each is known by, and what is recorded with it."""
+"""Finds exported programs in files and folders, with what identifies each and what is recorded with it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MOST_FILES = 10_000
 
 @dataclass(frozen=True)
 class DescribedProgram:
-    """A program with what its folder says of it; `held` and `program` are None for one without a manifest."""
+    """A program with its description in the manifest; `held` and `program` are None if it has no manifest."""
 
     path: Path
     kind: str
@@ -39,12 +39,12 @@ class DescribedProgram:
 
     @property
     def folder(self) -> Path:
-        """Where the manifest and its other files lie."""
+        """The folder of the manifest and its files; without a manifest, that of the program."""
         return self.path.parents[self.program.file.count("/")] if self.program else self.path.parent
 
 
 def described(path: Path) -> DescribedProgram:
-    """A program's file, by its manifest where it is in one, else by its content."""
+    """Return a program's file with its description, from its manifest if it has one, else from its content."""
     for folder in (path.parent, path.parent.parent):
         if (folder / manifest.NAME).is_file():
             held = manifest.read(folder)
@@ -54,17 +54,17 @@ def described(path: Path) -> DescribedProgram:
     kind = programs.kind_of(path)
     if kind is None:
         why = "it is neither StableHLO, HLO, TOSA, linalg, TFLite nor ONNX"
-        raise UsageError("not an exported program", why=why, do="steelyard artifacts make writes some", where=str(path))
+        raise UsageError("not an exported program", why=why, do="make some with steelyard artifacts make", where=str(path))
     return DescribedProgram(path, *kind)
 
 
 def contents(path: Path) -> list[OpenedFile]:
-    """The programs of a file or folder that some backend runs, by the manifests in it or by what the files are."""
+    """Return the programs in a file or folder that a backend can run, from its manifests or from the content of files."""
     if path.is_dir():
         found = list(_in_folder(path, path))
         if not found:
-            why = "no manifest in it names one that can be run, and no file in it is one"
-            raise UsageError(f"{path} holds no programs", why=why, do="steelyard artifacts make writes some")
+            why = "no manifest in it lists a program that can be run, and no file in it is a program"
+            raise UsageError(f"{path} holds no programs", why=why, do="make some with steelyard artifacts make")
         return found
     files.open_named(path, "name an exported program, or a folder of them").close()
     one = described(path)
@@ -108,18 +108,18 @@ def _opened(found: DescribedProgram, name: str) -> OpenedFile:
 
 
 def runners(kind: str) -> tuple[str, ...]:
-    """The backends that take a kind of program."""
+    """Return the backends that run a kind of program."""
     return next((backends for start, backends in RUNNERS.items() if kind.startswith(start)), ())
 
 
 def suits(params: Mapping[str, Any]) -> tuple[str, ...]:
-    """The backends that take the program of a case."""
+    """Return the backends that run the program of a case."""
     value = params.get("path")
     return runners(described(Path(value["file"])).kind) if isinstance(value, Mapping) else ()
 
 
 def identify(path: Path) -> str:
-    """The digest that identifies a program: its content, or with recorded values the content of those too; files must be those of the
+    """Return the digest of a program's content, and of its recorded values if it has any. Raise UsageError if a file differs from its
     manifest."""
     found = described(path)
     if found.held is None or found.program is None:
@@ -131,6 +131,6 @@ def identify(path: Path) -> str:
         outside = not files.real(folder / name).is_relative_to(files.real(folder))
         if outside or not (folder / name).is_file() or files.sha256(folder / name) != item.sha256:
             trouble = manifest.trouble_of(folder, item) or "has changed"
-            raise UsageError(f"{name} {trouble}", why="it is not the file that the manifest means", do="fetch or make it again",
+            raise UsageError(f"{name} {trouble}", why="it is not the file that the manifest describes", do="fetch or make it again",
                              where=str(folder / manifest.NAME))  # fmt: skip
     return manifest.identity(held, program)

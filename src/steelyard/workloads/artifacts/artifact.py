@@ -1,4 +1,4 @@
-"""An exported program, run without any code of its model, and every answer of it checked."""
+"""An exported program, run without its model's code, with every answer checked."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from steelyard.workloads.artifacts._files import DescribedProgram, contents, des
 BACKENDS = ("xla", "iree", "litert", "onnxruntime", "interpreter")
 INTERPRETER = "interpreter"
 INDEX = 2
-"""Whole numbers of 32 and 64 bits are drawn below it: they are often places in something, and none is shorter."""
+"""Integers of 32 and 64 bits are drawn below this: they are often indices, and what they index is rarely shorter."""
 NARROW = {"int8": (-128, 128), "uint8": (0, 256), "int16": (-256, 256), "uint16": (0, 256), "bool": (0, 2)}
-NOTHING = "nothing was recorded with the program, and no other backend has run it: run it with -B interpreter, or with several"
+NOTHING = "no answers were recorded with the program, and no other backend has run it: use -B interpreter, or several backends"
 
 
 def _examine(params: Mapping[str, Any], loaded: Any) -> tuple[str, str]:
-    """Mistakes in a program that its file shows."""
+    """Return mistakes that a program's file shows, and why the program could not be checked."""
     try:
         found = described(Path(params["path"]))
         if found.form == "text":
@@ -40,20 +40,20 @@ def _examine(params: Mapping[str, Any], loaded: Any) -> tuple[str, str]:
     except SteelyardError as error:
         return "; ".join(part for part in (error.what, error.why) if part), ""
     if signature is None:
-        return "", "what it takes is known to a compiler alone"
+        return "", "only a compiler knows its inputs"
     if found.held is not None and found.program is not None:
         return _misfit(found, signature), ""
     return "", ""
 
 
 def witness(case: Case, settings: Settings) -> Case | None:
-    """The case on the reference interpreter that answers first, where answers are held against it and its own is not kept yet."""
+    """Return the case on the reference interpreter that must run first; None if no answer is compared with it or its answer is saved."""
     if settings.reference != INTERPRETER or not settings.scrutinised or case.backend == INTERPRETER:
         return None
     path = Path(dict(case.params)["path"]["file"])
     kind = described(path).kind
     if INTERPRETER not in runners(kind):
-        do = "leave --reference interpreter out: it is held against what was recorded with it, or other backends"
+        do = "leave --reference interpreter out: answers are then compared with recorded ones, or with other backends"
         raise Unsupported(f"the reference interpreter does not run {KINDS[kind]}", do=do)
     kept = _answers.others(_key(path, settings), case.backend).get(INTERPRETER)
     if kept is not None and _answers.is_whole(kept):
@@ -62,7 +62,7 @@ def witness(case: Case, settings: Settings) -> Case | None:
 
 
 def _key(path: Path, settings: Settings) -> str:
-    """The key of answers to a program and its inputs."""
+    """Return the key under which answers to a program with its inputs are saved."""
     return f"{identify(path)[:32]}-{settings.seed}"
 
 
@@ -99,7 +99,7 @@ def artifact(path: str, be: Any, settings: Settings) -> Task:
 
 
 def drawn(signature: ProgramSignature, seed: int) -> list[np.ndarray[Any, Any]]:
-    """Inputs for a signature, the same for every backend with one seed; whole numbers are small, as they may be places in a table."""
+    """Return random inputs for a signature, the same for every backend with one seed; integers are small, as they may be indices."""
     return [_draw(kind, np.random.default_rng((seed, number))) for number, kind in enumerate(signature.inputs)]
 
 
@@ -127,14 +127,14 @@ def _recorded_outputs(found: DescribedProgram) -> list[np.ndarray[Any, Any]]:
 
 
 def _tolerance(found: DescribedProgram) -> tuple[float, float] | None:
-    """Relative and absolute, as recorded; none where that is not said."""
+    """Return the recorded relative and absolute tolerance; None if none was recorded."""
     assert found.held is not None and found.program is not None
     said = found.held.tolerance_of(found.program)
     return (said.rtol, said.atol) if said.rtol or said.atol else None
 
 
 def _misfit(found: DescribedProgram, signature: ProgramSignature) -> str:
-    """How recorded arguments and answers differ from what the program takes and gives; empty where they do not."""
+    """Return how the recorded inputs or outputs differ from the program's signature; empty if they match."""
     assert found.held is not None and found.program is not None
     for what, items, kinds in (
         ("input", found.held.arguments_of(found.program), signature.inputs),
@@ -147,7 +147,7 @@ def _misfit(found: DescribedProgram, signature: ProgramSignature) -> str:
 
 
 def _given_anew(task: Task, be: Any, data: Sequence[np.ndarray[Any, Any]]) -> Task:
-    """A task whose calls take their inputs away: each is given new ones, outside of its time."""
+    """Return a task for a program that consumes its inputs: each call gets new ones, made outside the timed part."""
     call, held = task.fn, [[be.place(value.copy()) for value in data]]
     assert call is not None
 
@@ -158,7 +158,7 @@ def _given_anew(task: Task, be: Any, data: Sequence[np.ndarray[Any, Any]]) -> Ta
 
 
 def _held_against_others(task: Task, be: Any, found: DescribedProgram, settings: Settings) -> Task:
-    """A task whose answers are saved, and compared with those of other backends."""
+    """Return the task with its answers saved, and compared with those of other backends."""
     key = _key(found.path, settings)
     call = task
     known = _answers.others(key, be.name)
@@ -176,7 +176,7 @@ def _held_against_others(task: Task, be: Any, found: DescribedProgram, settings:
     if settings.reference == INTERPRETER and be.name == INTERPRETER:
         return replace(task, unverified="it is the reference itself")
     if settings.reference == INTERPRETER and settings.scrutinised:
-        raise Unsupported("the reference interpreter's answer is not there", do="leave --reference out, or run it with -B interpreter")
+        raise Unsupported("the reference interpreter's answer is missing", do="leave --reference out, or run it with -B interpreter")
     return replace(task, unverified=NOTHING)
 
 

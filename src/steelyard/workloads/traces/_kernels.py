@@ -1,8 +1,8 @@
-"""Triton kernels of a trace: Python source beside it, which is loaded only where the user allowed the kernel by name.
+"""Triton kernels of a trace: Python source beside it, which is loaded only if the user allowed the kernel by name.
 
-Inductor writes each kernel as a module of its own, and PyTorch's recorder copies it into the trace's resources under the name that
-the node's `kernel_file` has. The node's inputs are the kernel's arguments, and after them the stream, in older traces the grid too.
-What it writes to is among its arguments: the memory came from no operator, so the replay gives it.
+Inductor writes each kernel as a separate module, and PyTorch's recorder copies it into the trace's resources under the name in the
+node's `kernel_file`. The node's inputs are the kernel's arguments, in older traces the grid, and the stream. The tensors that a kernel
+writes to are among its arguments: no operator made their memory, so the replay makes it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _TYPES = {"tensor": "Tensor(a{0}!)", "int": "int", "float": "float", "bool": "bo
 
 @dataclass(frozen=True)
 class TritonKernels:
-    """Where the kernels of a trace come from, which of them the user allowed, and the device that they are to run on."""
+    """Where the kernels of a trace are, which of them the user allowed, and the device to run them on."""
 
     resources: Path | None = None
     allowed: frozenset[str] = frozenset()
@@ -43,14 +43,14 @@ class TritonKernels:
 
     @classmethod
     def of(cls, resources: Path | None, allow: Sequence[str], device: str) -> TritonKernels:
-        """From the words of `--allow`, of which others are meant for other workloads."""
+        """Read the allowed kernels from the words of `--allow`; words for other workloads are skipped."""
         return cls(resources, frozenset(word.removeprefix(PREFIX) for word in allow if word.startswith(PREFIX)), device)
 
     def find(self, node: TraceNode) -> FoundOperator:
-        """A kernel that can be called; NotReplayed says why it cannot. Nothing of its source runs before all that is known."""
+        """Return a kernel that can be called, or raise NotReplayed with the reason. Its source runs only after all checks."""
         if node.name not in self.allowed:
             word = shlex.quote(f"{PREFIX}{node.name}") if node.name.isprintable() else ""
-            how = f"--allow {word}" if word else "--allow, and its name cannot be typed"
+            how = f"--allow {word}" if word else "--allow (not possible, as its name has characters that cannot be printed)"
             raise NotReplayed(f"a Triton kernel, whose source is code: read {self._told(node)}, and allow it with {how}")
         if torch.device(self.device).type != "cuda":
             raise NotReplayed(f"a Triton kernel, which runs on a GPU and not on {self.device}")
@@ -60,14 +60,14 @@ class TritonKernels:
         return FoundOperator(f"{PREFIX}{node.name}", _launch(path, node.name, self.device), schema_of(node), None)
 
     def _told(self, node: TraceNode) -> str:
-        """Where the source is, as far as that can be said."""
+        """Return where the source is, for a message; "it" if that is unknown."""
         return f"{self.resources.name}/{node.kernel_file}" if self.resources and _FILE.fullmatch(node.kernel_file) else "it"
 
     def _source(self, node: TraceNode) -> Path:
         if not _FILE.fullmatch(node.kernel_file):
-            raise NotReplayed("a Triton kernel whose file has no name that a file beside the trace can have")
+            raise NotReplayed("a Triton kernel whose recorded file name is not valid for a file beside the trace")
         if self.resources is None:
-            raise NotReplayed("a Triton kernel, and the trace has no resources: they lie in a folder beside it, named …_resources")
+            raise NotReplayed("a Triton kernel, and the trace has no resources, which are a folder beside it named …_resources")
         path = self.resources / node.kernel_file
         if not path.is_file() or path.is_symlink():
             raise NotReplayed(f"a Triton kernel whose source {node.kernel_file} is not among the trace's resources")
@@ -75,7 +75,7 @@ class TritonKernels:
 
 
 def schema_of(node: TraceNode) -> Any:
-    """A schema of the kernel's arguments, with names of ours: every tensor may be written to, and nothing is given back."""
+    """Return a schema for the kernel's arguments, with our names: every tensor may be written to, and nothing is returned."""
     given = arguments(node)
     types = [_TYPES.get(item.kind) for item in given]
     if None in types:
@@ -86,13 +86,13 @@ def schema_of(node: TraceNode) -> Any:
 
 
 def arguments(node: TraceNode) -> tuple[TraceArgument, ...]:
-    """What the kernel itself takes: the recorder puts the stream behind it, and an older one the grid before that."""
+    """Return the kernel's own arguments: the recorder adds the stream after them, and an older recorder the grid before the stream."""
     given = node.inputs[:-1]
     return given[:-1] if given and given[-1].kind == "str" else given
 
 
 def _launch(path: Path, name: str, device: str) -> Callable[..., None]:
-    """Load the source and make it callable on the stream that is current; what it raises while it is loaded is its reason."""
+    """Load the source and return a function that launches the kernel on the current stream; a loading error becomes the reason."""
     kernel = loaded(path, name)
     index, stream_of = torch.device(device).index or 0, torch._C._cuda_getCurrentRawStream
 
@@ -103,7 +103,7 @@ def _launch(path: Path, name: str, device: str) -> Callable[..., None]:
 
 
 class SourceOnly(SourceFileLoader):
-    """Loads the source that the user read, and never compiled code that lies beside it."""
+    """Loads the source that the user read, never compiled code beside it."""
 
     def get_code(self, fullname: str) -> Any:
         """Compile the source."""
@@ -112,12 +112,12 @@ class SourceOnly(SourceFileLoader):
 
 @functools.cache
 def _folder() -> tempfile.TemporaryDirectory[str]:
-    """Where sources are loaded from: the compiler writes what it finds out beside them, and a trace is known by what lies beside it."""
+    """Return a folder to load sources from: the compiler writes files beside them, and files beside a trace are part of its identity."""
     return tempfile.TemporaryDirectory(prefix="steelyard-kernels-")
 
 
 def loaded(path: Path, name: str) -> Any:
-    """The kernel in a module: the object of its name, or the only one that can be launched."""
+    """Return the kernel in a module: the object with its name, or the only one that can be launched."""
     mark = files.sha256(path)
     module_name = f"steelyard_trace_kernel_{mark}"
     if module_name not in sys.modules:

@@ -20,7 +20,7 @@ _SAID = ("node", "kind", "group", "sends", "receives", "dtype", "in_splits", "ou
 
 
 def share(data: Any, device: Any, size: int) -> list[Any]:
-    """Plain data of every rank on every rank, in their order; as JSON, since nothing that comes from elsewhere may run code."""
+    """Return the plain data of all ranks in order of rank. It is sent as JSON, because received data must not run code."""
     if size == 1:
         return [data]
     own = torch.frombuffer(bytearray(json.dumps(data).encode()), dtype=torch.uint8).to(device)
@@ -35,7 +35,7 @@ def share(data: Any, device: Any, size: int) -> list[Any]:
 
 
 def share_numbers(data: Any, device: Any, size: int) -> list[Any]:
-    """Arrays of whole numbers of every rank on every rank, whatever their shapes."""
+    """Return the integer arrays of all ranks, which may differ in shape."""
     shapes = share(list(data.shape), device, size)
     if size == 1:
         return [data]
@@ -49,7 +49,7 @@ def share_numbers(data: Any, device: Any, size: int) -> list[Any]:
 
 @dataclass(frozen=True)
 class Meeting:
-    """The calls of all ranks as every rank knows them, and the groups in which they are made."""
+    """The calls of all ranks, the same on every rank, and the groups in which they are made."""
 
     rank: int
     size: int
@@ -58,7 +58,7 @@ class Meeting:
 
     @classmethod
     def hold(cls, own: RankComms, rank: int, size: int, device: Any) -> Meeting:
-        """Exchange the lists with all ranks; a UsageError names the first calls that do not fit."""
+        """Exchange the lists with all ranks; raise UsageError with the first calls that do not match."""
         said = {
             "calls": [{key: value for key, value in asdict(call).items() if key in _SAID} for call in own.calls],
             "groups": {name: list(group.members(size)) for name, group in own.groups.items() if name},
@@ -74,11 +74,11 @@ class Meeting:
         return found
 
     def sequence(self, rank: int, group: str) -> list[CommCall]:
-        """The collectives of a rank in a group, in order."""
+        """Return the collectives of a rank in a group, in order."""
         return [call for call in self.calls[rank] if call.group == group and call.collective]
 
     def join(self) -> dict[str, Joined]:
-        """The groups, made on all ranks in the same order; the group of all is there already."""
+        """Make the groups on all ranks in the same order, and return those of this rank; the group of all ranks exists already."""
         found = {}
         used = {call.group for one in self.calls for call in one}
         for name in sorted(self.groups):
@@ -94,8 +94,8 @@ class Meeting:
         for name, ranks in self.groups.items():
             if any(rank >= self.size for rank in ranks):
                 raise UsageError(
-                    f"group {name or 'of all'} has rank {max(ranks)}, and {self.size} ranks replay",
-                    do="give --ranks as many as were recorded, or shrink=true to leave the others out", where=where,
+                    f"group {name or 'of all'} has rank {max(ranks)}, but only {self.size} ranks replay it",
+                    do="give --ranks the recorded number, or shrink=true to leave the other ranks out", where=where,
                 )  # fmt: skip
             self._check_partners(name, ranks, where)
             each = [self.sequence(rank, name) for rank in ranks]
@@ -103,30 +103,31 @@ class Meeting:
                 if mismatch(calls):
                     told = ", ".join(f"rank {rank} {_told(call)}" for rank, call in zip(ranks, calls, strict=True))
                     raise UsageError(
-                        f"ranks make other calls: call {place} of group {name or 'of all'} is {told}",
-                        why="they would wait for ever",
+                        f"ranks make different calls: call {place} of group {name or 'of all'} is {told}",
+                        why="they would wait forever",
                         where=where,
                     )
             if len(set(map(len, each))) > 1:
                 told = ", ".join(f"rank {rank} {len(calls)}" for rank, calls in zip(ranks, each, strict=True))
-                raise UsageError(f"ranks make other calls: {told} in group {name or 'of all'}", why="they would wait for ever", where=where)
+                what = f"ranks make different numbers of calls: {told} in group {name or 'of all'}"
+                raise UsageError(what, why="they would wait forever", where=where)
         sent, awaited = self._messages("send"), self._messages("recv")
         for key in {**sent, **awaited}:
             if sent[key] != awaited[key]:
                 source, target, _, count = key
                 raise UsageError(
-                    f"rank {source} sends {sent[key]} messages of {count} elements to rank {target}, which awaits {awaited[key]}",
-                    why="one of them would wait for ever", where=where,
+                    f"rank {source} sends {sent[key]} messages of {count} elements to rank {target}, which expects {awaited[key]}",
+                    why="one of them would wait forever", where=where,
                 )  # fmt: skip
 
     def _check_partners(self, name: str, ranks: Sequence[int], where: str) -> None:
-        """Roots and partners are ranks of the group, and so is who calls."""
+        """Raise UsageError if a rank calls in a group that it is not in, or with a root or partner outside the group."""
         for rank, calls in enumerate(self.calls):
             for call in (call for call in calls if call.group == name):
                 if rank not in ranks:
                     raise UsageError(f"rank {rank} calls {_told(call)} in group {name}, to which it does not belong", where=where)
                 if call.peer is not None and not 0 <= call.peer < len(ranks):
-                    raise UsageError(f"rank {rank} calls {_told(call)} with rank {call.peer} of {len(ranks)}", where=where)
+                    raise UsageError(f"rank {rank} calls {_told(call)} with rank {call.peer} of a group of {len(ranks)}", where=where)
 
     def _messages(self, kind: str) -> Counter[tuple[int, int, str, int]]:
         found: Counter[tuple[int, int, str, int]] = Counter()
@@ -143,7 +144,7 @@ class Meeting:
 def _distinct(
     groups: Sequence[Mapping[str, Sequence[int]]], calls: Sequence[Sequence[CommCall]]
 ) -> tuple[dict[str, tuple[int, ...]], list[list[CommCall]]]:
-    """All groups by names that mean one group each: ranks may have numbered theirs by themselves, so that one name means several."""
+    """Return all groups under unique names, and the calls with these names: ranks may have used one name for different groups."""
     meant: dict[str, set[tuple[int, ...]]] = {}
     for own in groups:
         for name, ranks in own.items():
@@ -167,7 +168,7 @@ def _told(call: CommCall) -> str:
 
 
 def rebalanced(calls: Sequence[CommCall]) -> list[CommCall]:
-    """An uneven exchange with equal parts for all ranks, of the same size in all."""
+    """Return an uneven exchange with equal parts for all ranks and the same total size."""
     size = len(calls)
     part = sum(sum(call.in_splits or call.sends) for call in calls) // (size * size)
     equal = (part,) * size
@@ -175,7 +176,7 @@ def rebalanced(calls: Sequence[CommCall]) -> list[CommCall]:
 
 
 def allowed(comms: RankComms, allow: Sequence[str], most: int | None, *, one_trace: bool) -> tuple[RankComms, dict[str, int]]:
-    """The calls that are wanted, and how many are left out for which reason."""
+    """Return the calls to make, and how many are left out for each reason."""
     kept, left = list[CommCall](), Counter[str]()
     for call in comms.calls:
         if allow and call.kind not in (*allow, "wait"):

@@ -1,7 +1,7 @@
-"""Finds the operator of a node's schema: an overload of the dispatcher, looked up in the tables of operators from configuration.
+"""Finds the operator of a node's schema: an overload of the dispatcher, looked up in the same tables as operators of a configuration.
 
-A trace may come from anywhere. Operators that name files, libraries, storages or streams are not in these tables, and those of other
-libraries only where the user had them imported by name.
+A trace may come from anywhere. Operators that name files, libraries, storages or streams are not in these tables, and operators of other
+libraries are found only if the user named the library to import.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from steelyard.traces.nodes import TraceNode
 from steelyard.workloads.operators import _aten
 
 OWN = frozenset({"aten", "quantized", "mkldnn", "onednn", "sparse"})
-"""Namespaces of torch itself whose operators compute; the others register, profile or communicate."""
+"""Namespaces of torch whose operators compute; operators of its other namespaces register, profile or communicate."""
 TORCHS = OWN | {
     "prims", "symm_mem", "_quantized", "static_runtime", "c10d", "_c10d_functional", "_c10d_functional_autograd", "inductor", "profiler",
     "_test", "mkldnn_prepacked", "mkl", "quantization", "debugprims", "rngprims", "_native", "inductor_prims", "debug_mode_ops", "export",
     "_dtensor", "prim", "dist", "bundled",
 }  # fmt: skip
-"""All namespaces that torch itself brings."""
+"""All namespaces of torch itself."""
 BETWEEN = "c10d::"
-"""Where calls between ranks begin with."""
+"""Prefix of the schema of calls between ranks."""
 COMPOSITE = "CompositeImplicitAutograd"
 _MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 _NAME = re.compile(r"(\w+)::(\w+)(?:\.(\w+))?")
@@ -40,39 +40,39 @@ class NotReplayed(Exception):
 
 @dataclass(frozen=True)
 class FoundOperator:
-    """An overload as it is here: what to call, what it takes, and what kind of work it is."""
+    """An overload in this build of torch: what to call, its schema, and the packet of overloads it belongs to."""
 
     name: str
     call: Any
     schema: Any
     packet: Any
     with_grad: bool = False
-    """Whether gradients are on while it is called, which some operators of a training step look at."""
+    """Whether gradients are enabled during the call; some operators of a training step depend on that."""
 
     @functools.cached_property
     def views(self) -> bool:
-        """Whether it only looks at its input in another way."""
+        """Whether the operator returns a view of its input."""
         return any(item.alias_info is not None and not item.alias_info.is_write for item in self.schema.returns)
 
     @functools.cached_property
     def written(self) -> tuple[str, ...]:
-        """The arguments that it writes to."""
+        """The arguments that the operator writes to."""
         return tuple(item.name for item in self.schema.arguments if item.alias_info is not None and item.alias_info.is_write)
 
 
 @dataclass(frozen=True)
 class KnownOperators:
-    """The operators that a replay may call: torch's own that compute, and those of other libraries once the user named some to import."""
+    """The operators that a replay may call: those of torch that compute, and those of libraries that the user named to import."""
 
     brought: frozenset[str] = frozenset()
     between: Mapping[int, FoundOperator] = field(default_factory=dict)
-    """Calls between ranks, by node; none where one process replays."""
+    """Calls between ranks, by node; empty if a single process replays."""
     kernel: Callable[[TraceNode], FoundOperator] | None = None
-    """Finds a Triton kernel, where the user's consent and the machine are known."""
+    """Finds a Triton kernel, if the user's consent and the machine are known."""
 
     @classmethod
     def after(cls, modules: Sequence[str], kernel: Callable[[TraceNode], FoundOperator] | None = None) -> KnownOperators:
-        """Import what the user named, and allow what it registers; a module that is not here is unsupported."""
+        """Import the modules that the user named, and allow the operators they register; a missing module is unsupported."""
         for name in modules:
             if not _MODULE.fullmatch(name):
                 raise UsageError(f"not the name of a module: {name!r:.80}", do="write it as Python imports it, such as fbgemm_gpu")
@@ -86,11 +86,11 @@ class KnownOperators:
         return cls(frozenset(spaces - TORCHS), kernel=kernel)
 
     def find(self, node: TraceNode) -> FoundOperator:
-        """The operator of a node; NotReplayed says why there is none."""
+        """Return the operator of a node, or raise NotReplayed with the reason."""
         if node.id in self.between:
             return self.between[node.id]
         if node.is_communication or node.schema.startswith(BETWEEN):
-            raise NotReplayed("a collective: one process replays none" if not self.between else "a collective that is not known here")
+            raise NotReplayed("a collective: a single process replays none" if not self.between else "a collective that we do not know")
         if node.is_triton:
             if self.kernel is None:
                 raise NotReplayed("a Triton kernel: its source is code, which is not run")
@@ -98,7 +98,7 @@ class KnownOperators:
         return self._found(node.overload)
 
     def composite(self, node: TraceNode) -> bool:
-        """Whether an operator is nothing but the operators inside of it."""
+        """Whether an operator consists only of the operators inside it."""
         if node.is_communication or node.is_triton or node.schema.startswith(BETWEEN):
             return False
         return bool(torch._C._dispatch_has_kernel_for_dispatch_key(node.overload, COMPOSITE))
@@ -109,7 +109,7 @@ class KnownOperators:
             raise NotReplayed("its schema names no operator")
         space, base, overload = parts[1], parts[2], parts[3] or ""
         if space not in OWN and space not in self.brought:
-            raise NotReplayed(f"operators of {space} are called only where the module that brings them is named in imports")
+            raise NotReplayed(f"operators of {space} are called only if the module that registers them is named in imports")
         return _lookup(space, base, overload)
 
 
@@ -138,7 +138,7 @@ def _lookup(space: str, base: str, overload: str) -> FoundOperator:
 
 
 def harmless(schema: Any) -> bool:
-    """Whether a schema takes tensors and numbers alone."""
+    """Whether a schema takes only tensors and numbers."""
     words = [str(argument.type) for argument in schema.arguments]
     named = any(argument.name in _aten.NAMES_OF_FILES for argument in schema.arguments)
     return not named and not any(far in word for word in words for far in _aten.OUT_OF_REACH)
@@ -159,9 +159,9 @@ def _all_names() -> frozenset[str]:
 
 
 def fitted(node: TraceNode, found: FoundOperator) -> list[tuple[str, int, bool]]:
-    """The arguments of a recorded call as the operator takes them here: name, place in the recording, and whether by name.
+    """Return the arguments of a recorded call as the operator takes them here: name, place in the recording, and whether by name.
 
-    Another version of torch may have more arguments or fewer: what it lacks must have been recorded with its default.
+    Another version of torch may have more arguments or fewer: an argument that it lacks must have been recorded with its default.
     """
     if node.is_triton:
         return [(item.name, place, False) for place, item in enumerate(found.schema.arguments)]
@@ -198,6 +198,6 @@ def _recorded_schema(text: str) -> list[Any]:
 
 
 def in_order(taken: Iterable[tuple[str, int, bool]]) -> tuple[list[int], dict[str, int]]:
-    """Places of the arguments that go by place, and of those that go by name."""
+    """Return the places of the positional arguments, and the places of the arguments that are passed by name."""
     items = list(taken)
     return [place for _, place, named in items if not named], {name: place for name, place, named in items if named}

@@ -1,4 +1,4 @@
-"""The first run of a replay, call by call: what cannot be called is skipped with the reason, results are compared with the recording."""
+"""The first run of a replay, call by call: calls that fail are skipped with the reason, results are compared with the recording."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ LONGEST = 160
 
 @dataclass(frozen=True)
 class Fitted:
-    """A program that runs here: its calls, their operators, and what was found out on the way."""
+    """A program that runs here, its operators, and the results that differ from the recording."""
 
     program: ReplayProgram
     found: Mapping[int, FoundOperator]
     strange: Mapping[tuple[int, int], str] = field(default_factory=dict)
-    """Results by node and place that came out in another form than was recorded."""
+    """Results by node and place whose form differs from the recorded one."""
 
 
 def refused(nodes: Sequence[TraceNode], known: KnownOperators, skip: Mapping[str, str]) -> tuple[dict[int, FoundOperator], dict[int, str]]:
-    """The operators of nodes, and why the others are not called; `skip` are reasons by operator, as users give them."""
+    """Return the operators of nodes, and the reasons for nodes that are not called; `skip` are users' reasons by operator."""
     found: dict[int, FoundOperator] = {}
     reasons: dict[int, str] = {}
     for node in nodes:
@@ -53,7 +53,7 @@ def refused(nodes: Sequence[TraceNode], known: KnownOperators, skip: Mapping[str
 
 
 def try_out(nodes: Sequence[TraceNode], found: Mapping[int, FoundOperator], reasons: Mapping[int, str], source: TensorSource) -> Fitted:
-    """A program whose calls all work here; what fails is left out, and its results are given instead."""
+    """Return a program whose calls all work here; calls that fail are left out, and given tensors replace their results."""
     reasons, strange, found = dict(reasons), dict[tuple[int, int], str](), dict(found)
     numbers: dict[tuple[int, int], TraceArgument] = {}
     for last in range(MOST_ROUNDS):
@@ -86,11 +86,11 @@ def _program(
 
 
 def _given(program: ReplayProgram, found: Mapping[int, FoundOperator], source: TensorSource, reasons: dict[int, str]) -> list[Any] | None:
-    """The given tensors; a format that cannot be made here costs the calls that read it."""
+    """Return the given tensors; None if a format cannot be made here, which adds a reason for each call that reads it."""
     if program.given_bytes > source.room():
         raise Unsupported(
-            f"the tensors that the replay begins with take {quantity(program.given_bytes, 'B')}",
-            why=f"{quantity(source.room(), 'B')} are free", do="replay a subgraph of it, or where there is more memory",
+            f"the tensors that the replay starts with take {quantity(program.given_bytes, 'B')}",
+            why=f"only {quantity(source.room(), 'B')} are free", do="replay a subgraph, or use a machine with more memory",
         )  # fmt: skip
     try:
         return source.tensors(program, bounds_of(program, found))
@@ -107,7 +107,7 @@ def _given(program: ReplayProgram, found: Mapping[int, FoundOperator], source: T
 
 @dataclass
 class _Seen:
-    """The result of a round of calls: those that failed, results in another form, and calls that are to be made otherwise."""
+    """The outcome of a round of calls: failed calls, results in another form, and calls to make in another way."""
 
     failed: dict[int, str] = field(default_factory=dict)
     strange: dict[tuple[int, int], str] = field(default_factory=dict)
@@ -115,7 +115,7 @@ class _Seen:
 
 
 def _each(program: ReplayProgram, found: Mapping[int, FoundOperator], tensors: Sequence[Any], source: TensorSource) -> _Seen:
-    """Make each call once; where one fails, what it would have made is made up, so that the next ones are seen too."""
+    """Make each call once; results of a failed call are made up, so that later calls are tried too."""
     linker = _play.Linker(program, source.device_of)
     steps = linker.steps(found)
     slots = list(steps.template)
@@ -141,16 +141,16 @@ def _each(program: ReplayProgram, found: Mapping[int, FoundOperator], tensors: S
 
 
 def _unlike(call: ReplayedCall, made: Any) -> bool:
-    """Whether a result came out in another form than was recorded."""
+    """Whether the form of a result differs from the recorded one."""
     places = zip(outputs_of(call.node), _play.result_paths(call.node), strict=True)
     return any(_play.differs(_play.value_at(made, path), ref) for ref, path in places)
 
 
 def _otherwise(call: ReplayedCall, operator_here: FoundOperator, linker: _play.Linker, slots: list[Any], seen: _Seen, made: Any) -> Any:
-    """Make a call in other ways in which it may have been recorded; one that gives the recorded forms is kept.
+    """Make a call in other ways in which it may have been recorded, and keep one that gives the recorded forms.
 
-    PyTorch records the number of `x * 0.5` as a tensor, which gives another format than the number where all have no dimensions;
-    and some operators make less where gradients are off.
+    PyTorch records the number in `x * 0.5` as a tensor, which gives another format than the number if no operand has dimensions.
+    And some operators return less if gradients are disabled.
     """
     numbers = {place: number for place, argument in enumerate(call.node.inputs) if (number := _number(call.node, place, argument))}
     changed = dataclasses.replace(call, arguments=tuple(numbers.get(place, argument) for place, argument in enumerate(call.arguments)))
@@ -167,7 +167,7 @@ def _otherwise(call: ReplayedCall, operator_here: FoundOperator, linker: _play.L
 
 
 def _number(node: TraceNode, place: int, argument: TraceArgument) -> TraceArgument | None:
-    """The number that a tensor without dimensions may stand for, in the formats that Python's numbers have; a whole one is in its range."""
+    """Return the number that a tensor without dimensions may stand for, or None; an integer is from its recorded range."""
     ref = argument.value
     if not isinstance(ref, TensorRef) or ref.shape or ref.device not in ("", "cpu") or ref.dtype not in ("float64", "int64"):
         return None
@@ -190,7 +190,7 @@ def _put(call: ReplayedCall, made: Any, slots: list[Any], source: TensorSource, 
 
 
 def _stand_in(ref: TensorRef, source: TensorSource) -> Any:
-    """A tensor of a recorded form for a result that did not come; nothing where there can be no such tensor."""
+    """Return a tensor of the recorded form to replace a missing result; None if it cannot be made."""
     dtype = DTYPES.get(ref.dtype)
     if dtype is None or reach(ref) > source.room():
         return None
@@ -201,7 +201,7 @@ def _stand_in(ref: TensorRef, source: TensorSource) -> Any:
 
 
 def _attempt(step: _play.ReplayStep, slots: list[Any], failed: dict[int, str], node: int) -> Any:
-    """Make a call; what it raises is its reason, unless memory is short, which is not the operator's fault."""
+    """Make a call; an error becomes the reason to skip it, unless memory ran out, which is not the operator's fault."""
     try:
         return step.call(*step.pick(slots))
     except Exception as error:

@@ -1,4 +1,4 @@
-"""The communication of a recorded step as a workload: `steelyard run comms:FOLDER` makes the calls between ranks again."""
+"""The communication of a recorded step as a workload: `steelyard run comms:FOLDER` repeats the calls between ranks."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ AXES: Mapping[str, Sequence[Any]] = {
 
 
 def _refuse(params: Mapping[str, Any], member: str) -> None:
-    """Refuse values that mean nothing before anything is read."""
+    """Refuse invalid parameters before anything is read."""
     for name, usual in SWITCHES.items():
         if type(params.get(name, usual)) is not bool:
             raise UsageError(f"{name} of a communication replay is {params[name]!r:.60}", do="give true or false")
     if type(params.get("last", 1)) is not int or params.get("last", 1) < 1:
-        raise UsageError(f"last of a communication replay is {params['last']!r:.60}", do="give a number, from 1 on")
+        raise UsageError(f"last of a communication replay is {params['last']!r:.60}", do="give a whole number of at least 1")
     for name in ("step", "most"):
         value = params.get(name)
         if value is not None and (type(value) is not int or value < 0):
-            raise UsageError(f"{name} of a communication replay is {value!r:.60}", do="give a number, from 0 on")
+            raise UsageError(f"{name} of a communication replay is {value!r:.60}", do="give a whole number of at least 0")
     for kind in words(params.get("allow")):
         if kind not in KINDS:
-            raise UsageError(f"allow names {kind!r:.60}, which is not a kind of call", do=f"there are {', '.join(KINDS)}")
+            raise UsageError(f"allow names {kind!r:.60}, which is not a kind of call", do=f"use {', '.join(KINDS)}")
 
 
 def _contents(path: Path) -> list[OpenedFile]:
-    """A folder with rank-N.json is one case of so many ranks; a file is one that all ranks read."""
+    """Return one case for a folder with rank-N.json, one rank per file, or for a single file that all ranks read."""
     return [folders.opened(path)] if not path.is_dir() or rank_files(path) else []
 
 
@@ -58,7 +58,7 @@ def comms(
     file: str, subgraph: str, step: int | None, allow: Any, most: int | None, blocking: bool, check: bool, rebalance: bool,
     last: int, reuse: bool, timestamps: bool, shrink: bool, be: Any,
 ) -> Task:  # fmt: skip
-    """The collectives and messages of a recorded step, made again between ranks on data of the recorded sizes."""
+    """The collectives and messages of a recorded step, repeated between ranks on data of the recorded sizes."""
     from steelyard.workloads.traces._comms import CommChoice
 
     choice = CommChoice(blocking, check, rebalance, reuse, timestamps, last)
@@ -69,7 +69,7 @@ def build(
     file: str, step: int | None, subgraph: str, be: Any, choice: CommChoice, *,
     allow: Sequence[str] = (), most: int | None = None, shrink: bool = False,
 ) -> Task:  # fmt: skip
-    """The task on this rank."""
+    """Return the task of this rank."""
     from steelyard.workloads.traces import _comms, _meeting
 
     seat = be.seat
@@ -94,5 +94,5 @@ def _read(file: str, step: int | None, subgraph: str) -> RankComms:
 
 
 def words(value: Any) -> tuple[str, ...]:
-    """One word or several, in a list or with + between them."""
+    """Return words from a list, or from text with + between them."""
     return () if value is None else tuple(value.split("+")) if isinstance(value, str) else tuple(value)

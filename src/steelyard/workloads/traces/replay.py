@@ -1,4 +1,4 @@
-"""A recorded step as a workload: `steelyard run trace:FILE` calls what was recorded again, without the model's code or data."""
+"""A recorded step as a workload: `steelyard run trace:FILE` repeats the recorded calls, without the model's code or data."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ DEFAULTS: Mapping[str, Sequence[Any]] = {
 
 @dataclass(frozen=True)
 class ReplayChoice:
-    """What of a trace is replayed, and how."""
+    """Which part of a trace is replayed, and how."""
 
     what: str
     subgraph: str
@@ -42,16 +42,16 @@ class ReplayChoice:
 
 
 def _refuse(params: Mapping[str, Any], member: str) -> None:
-    """Refuse values that mean nothing before anything is read."""
+    """Refuse invalid parameters before anything is read."""
     for name, known in (("what", WHAT), ("allocation", ALLOCATION)):
         if params.get(name, known[0]) not in known:
             raise UsageError(f"{name} of a replay is {params[name]!r:.60}", do=f"give one of {', '.join(known)}")
     coverage = params.get("coverage", 0.0)
     if type(coverage) not in (int, float) or not 0 <= coverage <= 1:
-        raise UsageError(f"the coverage that is asked for is {coverage!r:.60}", do="give a share from 0 to 1")
+        raise UsageError(f"the required coverage is {coverage!r:.60}", do="give a share from 0 to 1")
     step = params.get("step")
     if step is not None and (type(step) is not int or step < 0):
-        raise UsageError(f"the step of a replay is {step!r:.60}", do="give its number, from 0 on")
+        raise UsageError(f"the step of a replay is {step!r:.60}", do="give its number, counted from 0")
     for name in ("skip", "imports"):
         value = params.get(name)
         if value is not None and not all(isinstance(word, str) for word in ([value] if isinstance(value, str) else value)):
@@ -59,7 +59,7 @@ def _refuse(params: Mapping[str, Any], member: str) -> None:
 
 
 def _contents(path: Path) -> list[OpenedFile]:
-    """A trace is one case, and so are those of all ranks (rank-N.json); any other folder of traces is a case for each."""
+    """Return one case for a trace or for the traces of all ranks (rank-N.json); for another folder, one case per trace."""
     if not path.is_dir() or rank_files(path):
         return [folders.opened(path)]
     return [folders.opened(item) for item in sorted(path.iterdir()) if item.name.endswith((".json", ".json.gz"))]
@@ -72,7 +72,7 @@ def trace(
     file: str, what: str, subgraph: str, step: int | None, skip: Any, imports: Any, allocation: str, coverage: float, be: Any,
     settings: Settings,
 ) -> Task:  # fmt: skip
-    """A recorded execution trace, replayed operator by operator on tensors of the recorded forms."""
+    """A recorded execution trace, replayed operator by operator on tensors of the recorded shapes and formats."""
     import torch
 
     from steelyard.workloads.traces import _comms, _lazily, _play, _task, comms
@@ -97,22 +97,22 @@ def trace(
 
 
 def _words(value: Any) -> tuple[str, ...]:
-    """One word or several, in a list or with + between them."""
+    """Return words from a list, or from text with + between them."""
     return () if value is None else tuple(value.split("+")) if isinstance(value, str) else tuple(value)
 
 
 def _agreed(modules: Sequence[str], allow: Sequence[str]) -> tuple[str, ...]:
-    """Modules that the user named; an experiment's file may name some too, and importing one runs its code."""
+    """Return the modules if the user allowed each: an experiment file may name modules too, and importing one runs its code."""
     for name in modules:
         if f"import:{name}" not in allow:
             raise Unsupported(
-                f"module {name[:80]!r} is not imported", why="that runs its code", do=f"allow it with --allow import:{name[:80]}"
+                f"module {name[:80]!r} is not imported", why="importing it runs its code", do=f"allow it with --allow import:{name[:80]}"
             )
     return tuple(modules)
 
 
 def _lazy(allocation: str, made: PreparedReplay, be: Any) -> bool:
-    """Whether given tensors are made when they are first needed: as asked for, or where all at once do not fit."""
+    """Whether given tensors are made when they are first needed: if requested, or if all at once do not fit."""
     from steelyard.workloads.traces import _task
 
     room = _task.free_memory(be.device)
@@ -122,13 +122,13 @@ def _lazy(allocation: str, made: PreparedReplay, be: Any) -> bool:
     if allocation == "auto" and ahead > room >= lazily:
         return True
     if (lazily if allocation == "auto" else ahead) > room:
-        raise Unsupported(f"the replay needs {quantity(ahead, 'B')}, and {quantity(room, 'B')} are free", do="replay a subgraph of it")
+        raise Unsupported(f"the replay needs {quantity(ahead, 'B')}, but only {quantity(room, 'B')} are free", do="replay a subgraph")
     return False
 
 
 @dataclass(frozen=True)
 class PreparedReplay:
-    """A trace that was read, fitted to this build of torch and tried once: what every build of its task shares."""
+    """A trace that was read, fitted to this build of torch and tried once; every build of its task shares it."""
 
     path: Path
     fitted: Fitted
@@ -142,15 +142,15 @@ class PreparedReplay:
     order: tuple[TraceNode, ...]
 
     def source(self, seed: int) -> Any:
-        """Where given tensors come from."""
+        """Return the source of given tensors."""
         from steelyard.workloads.traces import _data
 
         ranges = {node.id: node.tensor_ranges for node in self.order if node.tensor_ranges}
         return _data.TensorSource(_data.places(self.device, self.recorded_on), self.resources, seed, ranges)
 
     def facts(self) -> dict[str, Any]:
-        """What is replayed and what is not, for the record."""
-        threads = "as recorded" if self.threads <= 1 else f"{self.threads} recorded, called by one in the order in which they began"
+        """Return what is replayed and what is not, for the record."""
+        threads = "as recorded" if self.threads <= 1 else f"{self.threads} recorded; one thread makes all calls in their recorded order"
         given = self.fitted.program
         return {
             **self.coverage.facts(), "opened": self.opened, "threads": threads, "streams": "one",
@@ -159,7 +159,7 @@ class PreparedReplay:
 
 
 def prepared(file: str, words: Mapping[str, Any], device: str) -> PreparedReplay:
-    """A trace made ready for a device, by the words of its parameters, for what is not a measurement."""
+    """Return a trace prepared for a device, by its parameters, for uses other than measuring."""
     choice = ReplayChoice(
         words.get("what") or WHAT[0],
         words.get("subgraph") or "",
@@ -171,13 +171,13 @@ def prepared(file: str, words: Mapping[str, Any], device: str) -> PreparedReplay
 
 
 def _stamp(path: Path) -> tuple[int, ...]:
-    """What changes when a trace or what lies beside it changes."""
+    """Return times and sizes that change when a trace or a file recorded with it changes."""
     return tuple(number for file in folders.parts(path) for number in (file.stat().st_mtime_ns, file.stat().st_size))
 
 
 @functools.lru_cache(maxsize=4)
 def _prepared(file: str, stamp: tuple[int, ...], choice: ReplayChoice, device: str, seed: int, ranks: int = 1) -> PreparedReplay:
-    """Read, choose, fit and try; again only for another trace or device, since a comparison builds its task many times."""
+    """Read a trace, choose its nodes, fit and try them; cached, because a comparison builds its task many times."""
     from steelyard.traces.steps import read_trace
     from steelyard.workloads.traces import _bounds, _choice, _coverage, _data, _kernels, _operators, _trial
 
@@ -207,7 +207,7 @@ def _prepared(file: str, stamp: tuple[int, ...], choice: ReplayChoice, device: s
 
 
 def _together(trace: Any, known: Any, device: str) -> tuple[Any, Any]:
-    """The calls to other ranks, after all ranks have exchanged what they will call; and the switch that turns them on."""
+    """Exchange calls with all ranks; return the operators with calls to other ranks, and the switch that enables these."""
     import torch
     import torch.distributed as dist
 

@@ -1,4 +1,4 @@
-"""A replay as a Python script that needs PyTorch alone: a line per call, to be run where Steelyard is not installed."""
+"""A replay as a Python script that needs only PyTorch: one line per call, for machines without Steelyard."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import Any
 from steelyard.traces.nodes import TensorRef, TraceArgument
 
 MOST_LISTED = 4096
-"""The most integers that are written out; of more the least and the greatest are kept."""
+"""The most integers that are written out; for a longer tensor only the least and the greatest are kept."""
 HEAD = '''\
-"""Replay of an execution trace, written by Steelyard: {operators} operators, {skipped} of the recording not among them.
+"""Replay of an execution trace, written by Steelyard: {operators} operators; {skipped} recorded ones are left out.
 
 python {name} [--device cuda] [--warmup 5] [--iterations 10] [--threads 1]
 """
@@ -28,7 +28,7 @@ OPS = torch.ops
 
 
 def normal(count, scale, dtype, positive):
-    """Random numbers of the size that weights and activations have."""
+    """Random numbers of the scale of weights and activations."""
     drawn = torch.randn(count) * scale
     return (drawn.abs() + {least} if positive else drawn).to(dtype)
 
@@ -39,12 +39,12 @@ def whole(count, low, high, dtype):
 
 
 def over(whole, dtype, offset, shape, strides):
-    """A tensor in the memory of another, and no view of it, which could not be changed in all ways."""
+    """A tensor in the memory of another one; not a view, because a view cannot be changed in all ways."""
     return torch.empty(0, dtype=dtype, device=whole.device).set_(whole.untyped_storage(), offset, shape, strides)
 
 
 def with_grad(operator, *args, **kwargs):
-    """Call an operator that looks at whether gradients are on."""
+    """Call an operator with gradients enabled, because its result depends on that."""
     with torch.enable_grad():
         return operator(*args, **kwargs)
 
@@ -81,7 +81,7 @@ if __name__ == "__main__":
 
 
 def perform(words: Mapping[str, Any], loaded: Any, send: Callable[[Mapping[str, Any]], None], gate: Callable[[], None]) -> None:
-    """Answer the script of a trace, or the operators of it that cannot be called here; asked for by the conductor, which has no torch."""
+    """Send the script of a trace, or its operators that cannot be called here; the conductor requests it, as it has no torch."""
     from steelyard.workloads.traces.replay import prepared
 
     made = prepared(
@@ -94,17 +94,17 @@ def perform(words: Mapping[str, Any], loaded: Any, send: Callable[[Mapping[str, 
 
 
 def script_of(made: Any, words: Mapping[str, Any]) -> str:
-    """The whole text. Names of operators were found in the dispatcher, and everything else of the trace is written as data."""
+    """Return the script. Names of operators were found in the dispatcher, and everything else of the trace is written as data."""
     program, source = made.fitted.program, made.source(0)
     imports = "".join(f"import {name}\n" for name in words.get("imports") or ())
     text = HEAD.format(
         operators=len(program.calls), skipped=len(program.skipped), name=Path(str(words.get("output") or "replay.py")).name,
         imports=imports, least=0.02,
     )  # fmt: skip
-    lines = ["", "def given(device):", '    """The tensors that no call makes; those of one storage share memory."""']
+    lines = ["", "def given(device):", '    """Tensors that no call makes; those of one storage share memory."""']
     lines += [f"    {line}" for line in _given(made, source)]
     names = [f"t{item.slot}" for item in program.given]
-    lines += [f"    return [{', '.join(names)}]", "", "", f"def step({', '.join(['device', *names])}):", '    """What was recorded."""']
+    lines += [f"    return [{', '.join(names)}]", "", "", f"def step({', '.join(['device', *names])}):", '    """Make recorded calls."""']
     lines += [f"    {line}" for line in _calls(made)] or ["    pass"]
     tail = TAIL.format(device=str(made.device), warmup=int(words.get("warmup", 5)), iterations=int(words.get("iterations", 10)))
     return text + "\n".join(lines) + "\n" + tail
@@ -177,7 +177,7 @@ def _calls(made: Any) -> Iterator[str]:
 
 
 def _text(argument: Any, device_of: Callable[[str], Any]) -> str:
-    """An argument as Python writes it."""
+    """Return an argument as Python source."""
     from steelyard.workloads.traces._program import Several, Slot
 
     if isinstance(argument, Slot):
@@ -194,6 +194,6 @@ def _text(argument: Any, device_of: Callable[[str], Any]) -> str:
 
 
 def _device(name: str, device_of: Callable[[str], Any]) -> str:
-    """The device that is asked for, or the host where the recording had both."""
+    """Return the source for a device: the requested one, or the host if the recording had both."""
     found, elsewhere = device_of(name), device_of("cuda:0")
     return "device" if found == elsewhere else f"torch.device({str(found)!r})"

@@ -8,7 +8,7 @@ from steelyard.errors import UsageError
 
 
 def toward(host: str) -> str:
-    """The address of ours from which a host is reached; nothing is sent."""
+    """Return our address towards a host; nothing is sent."""
     try:
         family, _, _, _, place = socket.getaddrinfo(host, 9, type=socket.SOCK_DGRAM)[0]
         with socket.socket(family, socket.SOCK_DGRAM) as probe:
@@ -16,11 +16,11 @@ def toward(host: str) -> str:
             return str(probe.getsockname()[0])
     except OSError as error:
         why, do = str(error), 'set it in a profile: bind = "10.0.0.5"'
-        raise UsageError(f"cannot tell by which address {host} reaches this machine", why=why, do=do) from None
+        raise UsageError(f"cannot determine by which address {host} reaches this machine", why=why, do=do) from None
 
 
 def check_ours(address: str) -> None:
-    """Whether we can listen there; the port is the system's choice, so none is ever taken."""
+    """Raise UsageError if we cannot listen on this address; the system chooses a free port for the test."""
     try:
         family, kind, _, _, place = socket.getaddrinfo(address, 0, type=socket.SOCK_STREAM)[0]
         with socket.socket(family, kind) as probe:

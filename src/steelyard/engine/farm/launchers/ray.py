@@ -1,6 +1,6 @@
 """Stations as actors of a Ray cluster, one for each node that fits: `--on ray:HOST:PORT`, `ray:auto` or `ray:PROFILE`.
 
-Ray lives in an environment of its own: a small program there (`ray_driver.py`) holds the actors, and we talk to it by its pipes. Each actor
+Ray lives in an environment of its own: a small program there (`ray_driver.py`) holds the actors; we talk to it through pipes. Each actor
 runs what ssh would run: our code and the ticket travel by its standard input, and the station connects back by itself.
 """
 
@@ -56,7 +56,7 @@ class RayProfile:
     patience: float = 60.0
 
     def told(self) -> str:
-        """What a node must have, in words."""
+        """Return what a node must have, in words."""
         asked = [f"{amount:g} {name}" for name, amount in self.resources.items()] + [
             f"label {name}={value}" for name, value in self.labels.items()
         ]
@@ -66,7 +66,7 @@ class RayProfile:
 
 @dataclass
 class RayStation:
-    """A station on a node, as far as it has come."""
+    """A station on a node, and its state."""
 
     name: str
     phase: StationPhase = "waiting"
@@ -79,13 +79,13 @@ class RayStation:
     thread: threading.Thread | None = None
 
     def lose(self, reason: str) -> None:
-        """It is gone."""
+        """Note that the station is gone."""
         self.gone = self.gone or reason
         self.placed.set()
         self.heard.put(b"")
 
     def hear(self, patience: float | None) -> bytes:
-        """Its next line; an empty one when it is over."""
+        """Return the station's next line; an empty one when it has ended."""
         try:
             return self.heard.get(timeout=patience)
         except queue.Empty:
@@ -93,7 +93,7 @@ class RayStation:
 
 
 class RayDriver:
-    """The program that has Ray, while it runs."""
+    """The running program that has Ray, `ray_driver.py`."""
 
     def __init__(self, profile: RayProfile, *, waits: bool) -> None:
         self.python = interpreter(profile)
@@ -113,7 +113,7 @@ class RayDriver:
             self.last = line.decode(errors="replace").strip()[:300] or self.last
 
     def say(self, words: Mapping[str, Any], data: bytes = b"") -> None:
-        """An order, with bytes after it where it tells their number."""
+        """Send an order, followed by bytes if it has their number."""
         assert self.process.stdin
         try:
             with self.lock:
@@ -123,7 +123,7 @@ class RayDriver:
             raise HostEnded("the program that holds Ray's actors has ended", why=self.last) from None
 
     def connected(self, address: str, patience: float) -> Mapping[str, Any]:
-        """What it found on the cluster."""
+        """Wait for the connection; return what the driver found on the cluster."""
         try:
             line = self.lines.next(CONNECT + patience)
         except TimeoutError:
@@ -131,12 +131,12 @@ class RayDriver:
         found = json.loads(line) if line.startswith(b"{") else {"error": self.last or "Ray's program has ended"}
         if "error" in found:
             raise UsageError(
-                f"cannot use the Ray cluster at {address}", why=str(found["error"])[:300], do=f"it was tried with {self.python}"
+                f"cannot use the Ray cluster at {address}", why=str(found["error"])[:300], do=f"check the Ray of {self.python}"
             )
         return dict(found)
 
     def close(self, patience: float = FAREWELL) -> None:
-        """End it, and the actors with it."""
+        """End the driver and its actors."""
         assert self.process.stdin and self.process.stdout and self.process.stderr
         with contextlib.suppress(OSError), self.lock:
             self.process.stdin.close()
@@ -149,7 +149,7 @@ class RayDriver:
 
 
 class RayLauncher:
-    """One driver, and a thread for each station that talks with what its actor runs."""
+    """Runs one driver, and a thread for each station that talks to it through its actor."""
 
     shares_files = False
 
@@ -171,7 +171,7 @@ class RayLauncher:
             station.thread.start()
 
     def _hear(self, driver: RayDriver) -> None:
-        """Hand what the driver says to the station that it is about."""
+        """Pass each line of the driver to the station it is about."""
         while line := driver.lines.next(None):
             with contextlib.suppress(ValueError):
                 words = json.loads(line)
@@ -189,7 +189,7 @@ class RayLauncher:
             station.lose(f"the program that holds Ray's actors has ended: {driver.last}")
 
     def _serve(self, station: RayStation, invitation: Invitation, driver: RayDriver) -> None:
-        """A station from its order to its end."""
+        """Run a station from its order to its end."""
         try:
             driver.say({"place": station.name})
             talk = HostTalk(station.hear, partial(self._send, driver, station), partial(setattr, station, "reason"))
@@ -228,7 +228,7 @@ class RayLauncher:
                 self.driver.say({"drop": name})
 
     def end(self) -> None:
-        """The driver ends its actors, and they what they run."""
+        """End the driver, which ends its actors and their stations."""
         if self.driver:
             self.driver.close()
         for station in list(self.stations.values()):
@@ -237,7 +237,7 @@ class RayLauncher:
 
 
 def interpreter(profile: RayProfile) -> str:
-    """A Python that has Ray: one that was named, this one, or that of an environment of ours."""
+    """Return a Python that has Ray: one that was named, this one, or that of one of our environments."""
     for named in (profile.driver, os.environ.get(VARIABLE, "")):
         if named:
             if not os.access(named, os.X_OK):
@@ -256,20 +256,20 @@ def interpreter(profile: RayProfile) -> str:
 
 
 def ray_address(value: Any) -> str:
-    """Where a cluster's head listens."""
+    """Read the address of a cluster's head."""
     text = str(value)
     expect(bool(_ADDRESS.fullmatch(text)), "an address such as 10.0.0.5:6379, or auto", value)
     return text
 
 
 def amount(value: Any) -> float:
-    """How much of a resource."""
+    """Read an amount of a resource."""
     expect(is_number(value) and 0 < value <= 1e6, "an amount above zero", value)
     return float(value)
 
 
 def amounts(value: Any) -> Mapping[str, float]:
-    """Resources with amounts."""
+    """Read a table of resources and amounts."""
     expect(isinstance(value, dict), "a table of resources, such as { tpu = 1 }", value)
     for name in value:
         expect(bool(_RESOURCE.fullmatch(name)), "the name of a resource", name)
@@ -277,7 +277,7 @@ def amounts(value: Any) -> Mapping[str, float]:
 
 
 def labels(value: Any) -> Mapping[str, str]:
-    """Labels that a node must have."""
+    """Read the labels that a node must have."""
     expect(
         isinstance(value, dict) and all(isinstance(each, str) for each in value.values()),
         'a table of labels, such as { rack = "r1" }',
@@ -287,7 +287,7 @@ def labels(value: Any) -> Mapping[str, str]:
 
 
 def read_profile(words: str) -> RayProfile:
-    """A profile by name or file, or an address."""
+    """Read a profile by name or file, or make one for an address."""
     found = None if _ADDRESS.fullmatch(words) else profiles.find("ray", words, KEYS, required=True)
     data, page = found or ({"address": words}, CheckedFile("--on ray", ""))
     usual = RayProfile("auto")
@@ -310,7 +310,7 @@ def read_profile(words: str) -> RayProfile:
 
 
 def reach(address: str) -> None:
-    """Ray itself would try for minutes where nothing listens."""
+    """Raise UsageError if nothing listens at an address; Ray itself would try for minutes."""
     host, _, port = address.rpartition(":")
     try:
         socket.create_connection((host.strip("[]"), int(port)), timeout=REACH).close()
@@ -335,6 +335,6 @@ def open_launcher(words: str) -> RayLauncher:
         has = ", ".join(name for name in found["has"] if not name.startswith("node:"))
         raise UsageError(
             f"no node of the Ray cluster has {profile.told()}",
-            why=f"looked for {profile.patience:.0f} s; its nodes have {has}", do="ask for what is there, or give it a longer patience",
+            why=f"looked for {profile.patience:.0f} s; its nodes have {has}", do="request what the nodes have, or set a longer patience",
         )  # fmt: skip
     return RayLauncher(profile, profile.count or len(found["nodes"]), profile.bind or str(found["here"]))

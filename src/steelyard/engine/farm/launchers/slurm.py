@@ -1,7 +1,7 @@
 """Stations as tasks of one Slurm array: `--on slurm:PROFILE`, or a partition and how many: `slurm:main:4`.
 
-Code, orders and tickets lie in a folder that the nodes share and that only this user can read. Slurm is asked by a thread of its own;
-what it says is kept for `states`. A task that ends is not requeued: a fresh one takes its place, so recovery does not wait. One that
+Code, orders and tickets are in a folder that the nodes share and that only this user can read. A separate thread queries Slurm and
+keeps the results for `states`. A task that ends is not requeued: a fresh one takes its place, so recovery does not wait. One that
 Slurm requeues anyway, as a profile may request, comes back as another station.
 """
 
@@ -36,14 +36,14 @@ OWN = (
     "--array", "--parsable", "--output", "--error", "--input", "--job-name", "--chdir", "--open-mode", "--wrap", "--test-only", "--wait",
     "--help", "--version", "--uid", "--gid", "--export-file", "--no-requeue", "--ignore-pbs", "--clusters",
 )  # fmt: skip
-"""Options of sbatch that a profile cannot have, since they are ours or would run something else."""
+"""Options of sbatch that a profile cannot set, because Steelyard sets them or they would run something else."""
 LOOK_EVERY = 1.0
 PATIENCE = 30.0
 FAREWELL = 30.0
 AWAY = "Unable to contact slurm controller"
-"""What sbatch says where the controller is away: nothing was submitted, and it is tried again."""
+"""sbatch's error if it cannot reach the controller: nothing was submitted, so it is tried again."""
 GONE = "Invalid job id"
-"""What squeue says of jobs that were so long over that Slurm has forgotten them."""
+"""squeue's error for jobs that ended so long ago that Slurm has forgotten them."""
 COLUMNS = ("ArrayJobID", "ArrayTaskID", "State", "NodeList", "RestartCnt", "Reason")
 ENDS: Mapping[str, str] = {
     "COMPLETED": "its job ended", "FAILED": "its job failed", "CANCELLED": "its job was cancelled", "TIMEOUT": "its job's time was over",
@@ -57,7 +57,7 @@ _PARTITION = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.,-]*")
 
 @dataclass(frozen=True)
 class SlurmProfile:
-    """What sbatch is asked for, and what is used on the nodes."""
+    """The options for sbatch, and what is used on the nodes."""
 
     partition: str = ""
     count: int = 1
@@ -71,14 +71,14 @@ class SlurmProfile:
     shared: bool = True
 
     def options(self) -> list[str]:
-        """The options of sbatch that are the profile's."""
+        """Return the profile's options for sbatch."""
         again = "--requeue" in self.lines
         return [*([f"--partition={self.partition}"] if self.partition else []), *self.lines, *([] if again else ["--no-requeue"])]
 
 
 @dataclass
 class SlurmStation:
-    """One task of one of our arrays, in one of its lives."""
+    """One run of one task of our arrays; a task that Slurm requeues is a new station."""
 
     name: str
     index: int
@@ -94,7 +94,7 @@ class SlurmStation:
 
 
 class SlurmLauncher:
-    """Submits, looks and cancels in one thread, so that a slow controller blocks nothing."""
+    """Submits, queries and cancels in one thread, so that a slow controller blocks nothing."""
 
     def __init__(self, profile: SlurmProfile, bind: str) -> None:
         self.profile, self.bind, self.count, self.shares_files = profile, bind, profile.count, profile.shared
@@ -109,7 +109,7 @@ class SlurmLauncher:
         self._counted = 0
 
     def check(self) -> None:
-        """Have sbatch look at everything without submitting it."""
+        """Have sbatch check the profile without submitting anything."""
         done = slurm("sbatch", "--test-only", *self.profile.options(), script="#!/bin/sh\ntrue\n")
         if done.returncode:
             why = done.stderr.strip().splitlines()
@@ -139,7 +139,7 @@ class SlurmLauncher:
         return self.trouble if station.phase == "waiting" else ""
 
     def _work(self, invitation: Invitation) -> None:
-        """Submit what is wanted and look at what there is, until the end."""
+        """Submit requested stations, cancel dropped ones and query Slurm, until the end."""
         while not self._ending.is_set():
             try:
                 self._submit(invitation)
@@ -173,7 +173,7 @@ class SlurmLauncher:
                 station.job = job
 
     def _submitted(self, wanted: Sequence[SlurmStation], invitation: Invitation) -> str:
-        """Write what these tasks need, and submit them as one array; its number."""
+        """Write what these tasks need, submit them as one array, and return its job number."""
         folder = self._folder(invitation)
         for station in wanted:
             _write(folder / "tickets" / f"{station.index}.json", invitation.ticket(station.name), 0o600)
@@ -188,7 +188,7 @@ class SlurmLauncher:
         return done.stdout.strip().partition(";")[0]
 
     def _script(self, folder: Path) -> str:
-        """What a task runs: modules, then the program that keeps the station, in the shell's place."""
+        """Return what a task runs: it loads modules, then replaces the shell by the program that supervises the station."""
         modules = [f"module load {shlex.quote(name)} || exit 1" for name in self.profile.modules]
         exports = [f"export {name}={shlex.quote(value)}" for name, value in self.profile.variables.items()]
         python = self.profile.python or sys.executable
@@ -197,7 +197,7 @@ class SlurmLauncher:
         return "\n".join((f"#!/bin/bash{' -l' if modules else ''}", *modules, *exports, last, ""))
 
     def drop(self, name: str) -> None:
-        """Cancel its job; one that Slurm itself will put back into its queue is left to it."""
+        """Cancel the station's job, unless the profile lets Slurm requeue it."""
         with self._lock:
             found = [each for each in self.stations if each.name == name and each.job and not each.over]
             self._dropped += [] if "--requeue" in self.profile.lines else found
@@ -210,7 +210,7 @@ class SlurmLauncher:
             slurm("scancel", *(f"{each.job}_{each.index}" for each in dropped))
 
     def _folder(self, invitation: Invitation) -> Path:
-        """The folder that nodes share, made when it is first needed."""
+        """Return the folder that the nodes share; it is created when first needed."""
         if self.folder is None:
             home = Path(self.profile.folder) if self.profile.folder else arriving.folder().with_name("slurm")
             home.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -222,7 +222,7 @@ class SlurmLauncher:
         return self.folder
 
     def _look(self) -> None:
-        """Ask squeue for all of our arrays at once; one that it has forgotten is over."""
+        """Query squeue for all our arrays at once; a task that it has forgotten has ended."""
         with self._lock:
             open_jobs = sorted({station.job for station in self.stations if station.job and not station.over})
         if not open_jobs:
@@ -230,7 +230,7 @@ class SlurmLauncher:
         form = ",".join(f"{name}:|" if name != COLUMNS[-1] else name + ":200" for name in COLUMNS)
         done = slurm("squeue", "-h", "-a", "-r", "-t", "all", "-j", ",".join(open_jobs), "-O", form)
         if done.returncode and GONE not in done.stderr:
-            raise UsageError("squeue does not answer", why=(done.stderr.strip().splitlines() or [""])[-1])
+            raise UsageError("squeue failed", why=(done.stderr.strip().splitlines() or [""])[-1])
         rows = [[part.strip() for part in line.split("|")] for line in done.stdout.splitlines()]
         told = {(row[0], row[1]): row for row in rows if len(row) == len(COLUMNS)}
         with self._lock:
@@ -259,7 +259,7 @@ class SlurmLauncher:
             station.phase, station.reason = "waiting", reason if reason not in ("", "None") else state.lower()
 
     def _last_words(self, station: SlurmStation) -> str:
-        """What a task printed last: an error of its own, or of the shell."""
+        """Return the last line that a task printed: its own error, or the shell's."""
         with contextlib.suppress(OSError):
             assert self.folder
             lines = (self.folder / "out" / f"{station.index}.txt").read_text(errors="replace")[-4000:].strip().splitlines()
@@ -271,7 +271,7 @@ class SlurmLauncher:
         return ""
 
     def end(self) -> None:
-        """Cancel what is ours, and wait until Slurm has ended it."""
+        """Cancel our jobs, and wait until Slurm has ended them."""
         self._ending.set()
         self._wake.set()
         if self._thread:
@@ -298,7 +298,7 @@ class SlurmLauncher:
 
 
 def slurm(command: str, *words: str, script: str = "") -> subprocess.CompletedProcess[str]:
-    """One of Slurm's commands, with a limit to its time."""
+    """Run one of Slurm's commands, with a time limit."""
     try:
         return subprocess.run([command, *words], input=script, capture_output=True, text=True, timeout=PATIENCE, check=False)
     except FileNotFoundError:
@@ -316,7 +316,7 @@ def _write(file: Path, content: bytes, mode: int) -> None:
 
 
 def own_address() -> str:
-    """This machine's address in the network in which Slurm's controller is: nodes reach us there."""
+    """Return this machine's address in the network of Slurm's controller, where the nodes can reach us."""
     found = re.search(r"^SlurmctldHost\S*\s*=\s*([^\s(]+)(?:\(([^)]+)\))?", slurm("scontrol", "show", "config").stdout, re.MULTILINE)
     if not found:
         raise UsageError("Slurm's controller does not answer", do="see scontrol ping")
@@ -324,33 +324,34 @@ def own_address() -> str:
 
 
 def options(value: Any) -> tuple[str, ...]:
-    """Options for sbatch, each in one word."""
+    """Read options for sbatch, each a single word."""
     found = profiles.texts(value)
     for line in found:
         match = _LINE.fullmatch(line)
         expect(bool(match), "an option such as --gres=gpu:1", line)
         if match and match[1] in OWN:
             raise UsageError(
-                f"{match[1]} is not for a profile", do="Steelyard sets what stations run, where output goes and how many there are"
+                f"{match[1]} cannot be set in a profile: Steelyard sets what stations run, where output goes and how many there are",
+                do="remove it",
             )
     return found
 
 
 def partition(value: Any) -> str:
-    """One partition, or several."""
+    """Read one partition, or several."""
     text = text_value(value)
     expect(bool(_PARTITION.fullmatch(text)), "a partition", value)
     return text
 
 
 def flag(value: Any) -> bool:
-    """True or false."""
+    """Read true or false."""
     expect(isinstance(value, bool), "true or false", value)
     return bool(value)
 
 
 def read_profile(words: str) -> SlurmProfile:
-    """A profile, by name, file or as a partition; `:4` at its end says how many stations."""
+    """Read a profile by name or file, or make one for a partition; `:4` at the end is the number of stations."""
     name, _, number = words.rpartition(":")
     count = parse_count(number) if name else None
     if count is None:

@@ -36,7 +36,7 @@ LOST = 255
 NO_PROGRAM = (126, 127)
 FAREWELL = 20.0
 PARTING = 2.0
-"""Seconds after which an ssh is ended whose far side has ended; it would wait while the tunnel is in use."""
+"""Seconds after which an ssh is killed whose program on the host has ended; it would wait as long as the tunnel is in use."""
 LONGEST_WAIT = 60.0
 _HOST = re.compile(r"[A-Za-z0-9_\[][A-Za-z0-9_.@:%\[\]-]*")
 _SAFE = re.compile(r"~?[A-Za-z0-9_./+-]+")
@@ -45,7 +45,7 @@ _PORT = re.compile(rb"Allocated port (\d+) for remote forward")
 
 @dataclass(frozen=True)
 class SshProfile:
-    """Hosts, and what is used on each of them."""
+    """Hosts, and the Python, variables and stacks used on each of them."""
 
     hosts: tuple[str, ...]
     python: str = "python3"
@@ -55,7 +55,7 @@ class SshProfile:
 
 
 class Tail(threading.Thread):
-    """What an ssh prints beside its data: the port that a tunnel got, and the last lines, which say why it ended."""
+    """Reads the error output of an ssh: the port that a tunnel got, and the last lines, which say why it ended."""
 
     def __init__(self, stream: IO[bytes]) -> None:
         super().__init__(daemon=True)
@@ -87,7 +87,7 @@ class SshSession:
 
     @classmethod
     def open(cls, host: str, python: str, forward: str = "") -> SshSession:
-        """Connect, and start what takes our program and becomes it."""
+        """Connect, and start a one-line program that receives ours and runs it in its place."""
         word = python if _SAFE.fullmatch(python) else shlex.quote(python)
         there = f"exec {word} -c {shlex.quote(hosting.FETCH)}"
         words = [*shlex.split(os.environ.get(VARIABLE, "ssh")), *OPTIONS, *(["-R", forward] if forward else []), "--", host, there]
@@ -105,7 +105,7 @@ class SshSession:
         return session
 
     def welcome(self, patience: float, tell: Any = None) -> HostTalk:
-        """The talk with it, begun with our program."""
+        """Send our program, and return the dialogue with it."""
         talk = HostTalk(self.lines.next, self._send, tell or (lambda text: None), patience)
         self._send(hosting.sent_program())
         return talk
@@ -119,13 +119,13 @@ class SshSession:
             raise HostEnded("it ended without any output") from None
 
     def hang_up(self) -> None:
-        """End our side of the talk; what runs there ends with it."""
+        """Close our side of the connection, which ends the program on the host."""
         assert self.process.stdin
         with contextlib.suppress(OSError):
             self.process.stdin.close()
 
     def close(self, patience: float) -> int:
-        """Hang up, wait, and end an ssh that does not go."""
+        """Hang up, wait, and kill an ssh that does not end; return its exit code."""
         self.hang_up()
         try:
             code = self.process.wait(patience)
@@ -138,7 +138,7 @@ class SshSession:
         return code
 
     def reason(self, code: int, python: str) -> str:
-        """Why it ended before it had said anything."""
+        """Return why the ssh ended without any output."""
         if code in NO_PROGRAM:
             return f"there is no {python} there"
         return self.tail.last or f"ssh ended with code {code}"
@@ -146,7 +146,7 @@ class SshSession:
 
 @dataclass
 class SshStation:
-    """A station on a host, as far as it has come."""
+    """A station on a host, and its state."""
 
     name: str
     host: str
@@ -158,7 +158,7 @@ class SshStation:
 
 
 class SshLauncher:
-    """A thread per station, which holds its ssh."""
+    """Runs a thread per station, which holds its ssh."""
 
     bind = LOOPBACK
     shares_files = False
@@ -207,7 +207,7 @@ class SshLauncher:
             station.thread.start()
 
     def _least_used(self) -> str:
-        """The host with the fewest stations, of those the one that failed least."""
+        """Return a host with a free place, if any; of several the one that failed least, then the one with the fewest stations."""
         used = Counter(station.host for station in self.stations if station.phase != "gone")
         return min(self.profile.hosts, key=lambda host: (used[host] - self.profile.hosts.count(host) >= 0, self.failures[host], used[host]))
 
@@ -245,9 +245,9 @@ class SshLauncher:
         station.reason = "the connection was lost" if code is None else f"the station exited with code {code}{why}"
 
     def _ticket(self, station: SshStation, invitation: Invitation, session: SshSession) -> bytes:
-        """The ticket, with the far end of the tunnel as the place to go."""
+        """Return the ticket, with the far end of the tunnel as the conductor's address."""
         if not session.tail.tunnel.wait(self.profile.patience) or not session.tail.port:
-            raise HostRefused("there is no tunnel back", why=session.tail.last, do="its sshd must allow remote forwarding")
+            raise HostRefused("ssh opened no tunnel back to this machine", why=session.tail.last, do="allow remote forwarding in its sshd")
         return invitation.ticket(station.name, LOOPBACK, session.tail.port)
 
     def _cargo(self, invitation: Invitation) -> Cargo:
@@ -265,7 +265,7 @@ class SshLauncher:
                 station.session.hang_up()
 
     def end(self) -> None:
-        """They end with their connections."""
+        """Hang up every station's connection, which ends the station."""
         self.ending.set()
         for station in self.stations:
             if station.session:
@@ -279,7 +279,7 @@ class SshLauncher:
 
 
 def hosts(value: Any) -> tuple[str, ...]:
-    """Hosts as ssh knows them; words that ssh could read as options are refused."""
+    """Read hosts as ssh knows them; words that ssh could take for options are refused."""
     found = profiles.texts(value)
     for host in found:
         expect(bool(_HOST.fullmatch(host)), "a host such as box1 or me@box1", host)

@@ -21,7 +21,7 @@
     const common = { case: item.case, line: item.line, track };
     const after = (at) => (at ? `, ${fmt.plain(times[at] - times[at - 1], "s")} after the one before` : "");
     const rows = times.map((time, at) => ({ ...common, kind: at ? "token" : "first", token: at + 1, time, text: `token ${at + 1} at ${fmt.plain(time, "s")}${after(at)}` }));
-    return [...rows, { ...common, kind: "end", token: null, time: item.end, text: `over at ${fmt.plain(item.end, "s")}` }];
+    return [...rows, { ...common, kind: "end", token: null, time: item.end, text: `ended at ${fmt.plain(item.end, "s")}` }];
   }
 
   function timelineRows(cases) {
