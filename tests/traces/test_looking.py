@@ -86,7 +86,7 @@ def test_validate_wants_a_process_group_of_every_message(tmp_path: Path, capsys:
 def test_a_trace_without_nodes_is_not_valid(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "t.json"
     path.write_text(json.dumps({"schema": "1.1.1", "nodes": []}))
-    assert "it has no nodes" in answer(capsys, "validate", str(path), code=3)
+    assert "the trace has no nodes" in answer(capsys, "validate", str(path), code=3)
 
 
 def test_graphs_can_be_read_by_others(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -128,6 +128,31 @@ def test_a_profilers_times_are_put_in(tmp_path: Path, capsys: pytest.CaptureFixt
         ("aten::cat", 20, 3), ("aten::add.Tensor", 10, 2)
     ]  # fmt: skip
     assert answer(capsys, "stats", str(out), "--json")["steps"][0]["seconds"] == pytest.approx(100e-6)
+
+
+def test_a_kernel_belongs_to_the_innermost_operator_however_many_ended_before_it(tmp_path: Path) -> None:
+    """Launched at the end of a step of 1,800 operators, and inside one that starts together with the operator around it."""
+    path, other, out = tmp_path / "t.json", tmp_path / "p.json", tmp_path / "l.json"
+    nodes = made.step(count=600)
+    path.write_text(json.dumps({**made.trace(), "nodes": [made.node(2, "thread", 1), *nodes, made.node(1, "process", 1)]}))
+    profile = made.profile(kernels=2)
+    events = profile["traceEvents"]
+    launches = [event for event in events if event.get("cat") == "cuda_runtime"]
+    events[:] = [event for event in events if event.get("cat") not in ("cpu_op", "user_annotation")]
+    for item in nodes:
+        step = item["name"] == "ProfilerStep#0"
+        lasted = {"ProfilerStep#0": 1e5, "aten::add": 20.0, "aten::view": 10.0, "aten::cat": 10.0}[item["name"]]
+        start = 0.0 if step else 10.0 * (item["id"] - (item["name"] == "aten::view"))
+        args = {"External id": item["id"], "Record function id": item["id"]}
+        category = "user_annotation" if step else "cpu_op"
+        events.append({"ph": "X", "cat": category, "name": item["name"], "pid": 1, "tid": 1, "ts": start, "dur": lasted, "args": args})
+    launches[0]["ts"], launches[1]["ts"] = 9e4, 45.0
+    other.write_text(json.dumps(profile))
+    text, report = link(path, other)
+    out.write_text("".join(text()))
+    assert report.lost_kernels == 0
+    with open_trace(out) as reader:
+        assert {(node.name, node.parent) for node in reader if node.on_device} == {("kernel<1>", 5), ("kernel<0>", 3)}
 
 
 def test_traces_that_do_not_belong_together_are_told(tmp_path: Path) -> None:

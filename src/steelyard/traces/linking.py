@@ -1,9 +1,10 @@
-"""A profiler's trace merged into an execution trace: each node gets its time, and kernels on the device become nodes of their own."""
+"""A profiler's trace merged into an execution trace: each node gets its time, and kernels on the device become separate nodes."""
 
 from __future__ import annotations
 
+import bisect
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,12 +16,12 @@ from steelyard.traces.stream import JsonWindow, opened
 
 DEVICE = ("kernel", "gpu_memcpy", "gpu_memset")
 MATCHED, LOOSE = 0.9, "names and order"
-"""The least share of nodes with the same ids and names from which ids are used for matching."""
+"""The least fraction of nodes whose names agree for ids to be used for matching, and the label of the other method."""
 
 
 @dataclass(frozen=True)
 class ProfiledEvent:
-    """One event of a profiler's trace; times in microseconds, as they stand there."""
+    """One event of a profiler's trace; times are in microseconds, as in the file."""
 
     name: str
     category: str
@@ -34,7 +35,7 @@ class ProfiledEvent:
 
     @property
     def end(self) -> float:
-        """When it was over."""
+        """When the event ended."""
         return self.start + self.duration
 
 
@@ -49,7 +50,7 @@ class Profile:
 
 @dataclass(frozen=True)
 class LinkReport:
-    """How well two traces fitted: nodes with and without a time, kernels with and without an operator, and what they were matched by."""
+    """How well two traces matched: nodes with a time, all nodes, kernels with and without an operator, and the method of matching."""
 
     matched: int
     nodes: int
@@ -59,7 +60,7 @@ class LinkReport:
 
 
 def read_profile(path: Path) -> Profile:
-    """The events of a profiler's trace, as a stream."""
+    """The events of a profiler's trace that can be linked; the file is read as a stream."""
     found = Profile()
     with opened(path) as window:
         for event in _events(window):
@@ -129,14 +130,14 @@ def _is_time(value: Any) -> bool:
 
 
 def link(trace: Path, profile: Path) -> tuple[Callable[[], Iterator[str]], LinkReport]:
-    """How well the two fit, and the linked trace as text when it is asked for: its nodes are read and written one by one."""
+    """A function that yields the linked trace as text, reading and writing its nodes one by one, and how well the two traces match."""
     seen = read_profile(profile)
     outline = _outline(trace)
     times, by = _matched(outline, seen)
     if not times:
         raise UsageError(
-            "the two traces have nothing in common", why="no node of one has a time in the other",
-            do="take both of the same step: steelyard capture --profile", where=str(profile),
+            "the two traces have nothing in common", why="no node of one trace has a time in the other",
+            do="record both in the same step: steelyard capture --profile", where=str(profile),
         )  # fmt: skip
     own = _own_times(outline, times)
     launched, lost = _launched(outline, times, seen)
@@ -160,7 +161,7 @@ def _outline(path: Path) -> dict[int, _Outline]:
 
 
 def _matched(outline: Mapping[int, _Outline], seen: Profile) -> tuple[dict[int, ProfiledEvent], str]:
-    """By the ids that both observers wrote, if their names agree; else by names in the order of time."""
+    """Events by node, and the method: by the ids that both observers wrote, if names agree; else by names in the order of time."""
     by_record = {event.rf_id: event for event in seen.operators if event.rf_id is not None}
     by_external = {event.external: event for event in seen.operators if event.external is not None}
     for words, events in (("record function ids", by_record), ("external ids", by_external)):
@@ -172,7 +173,7 @@ def _matched(outline: Mapping[int, _Outline], seen: Profile) -> tuple[dict[int, 
 
 
 def _in_order(outline: Mapping[int, _Outline], events: Sequence[ProfiledEvent]) -> dict[int, ProfiledEvent]:
-    """The n-th node of a name is the n-th event of that name; a name that is not as often in both is left out."""
+    """Match the n-th node of a name with the n-th event of that name; a name whose counts differ is left out."""
     places: dict[str, list[int]] = {}
     times: dict[str, list[ProfiledEvent]] = {}
     for id in sorted(outline):
@@ -200,22 +201,21 @@ def _own_times(outline: Mapping[int, _Outline], times: Mapping[int, ProfiledEven
 def _launched(
     outline: Mapping[int, _Outline], times: Mapping[int, ProfiledEvent], seen: Profile
 ) -> tuple[dict[int, list[ProfiledEvent]], int]:
-    """The kernels of each node: by external id, else by the innermost operator around the call that launched it."""
+    """The kernels of each node, by external id, else by the innermost operator around the launching call; and how many have none."""
     if not seen.kernels:
         return {}, 0
     by_external = {event.external: id for id, event in times.items() if event.external is not None}
-    by_thread: dict[str, list[tuple[float, float, int]]] = {}
+    by_thread: dict[str, list[ProfiledSpan]] = {}
     for id, event in times.items():
         by_thread.setdefault(event.thread, []).append((event.start, event.end, id))
-    for spans in by_thread.values():
-        spans.sort()
+    nested = {thread: _Nested(spans) for thread, spans in by_thread.items()}
     found: dict[int, list[ProfiledEvent]] = {}
     lost = 0
     for kernel in sorted(seen.kernels, key=lambda event: event.start):
         launch = seen.launches.get(kernel.correlation) if kernel.correlation is not None else None
         owner = by_external.get(kernel.external) if kernel.external is not None else None
         if owner is None and launch is not None:
-            owner = _around(by_thread.get(launch.thread, ()), launch.start)
+            owner = nested[launch.thread].around(launch.start) if launch.thread in nested else None
         if owner is None:
             lost += 1
         else:
@@ -223,21 +223,39 @@ def _launched(
     return found, lost
 
 
-def _around(spans: Sequence[tuple[float, float, int]], moment: float) -> int | None:
-    """The innermost of nested spans around a moment: the last to begin before it that has not ended."""
-    import bisect
+ProfiledSpan = tuple[float, float, int]
+"""Start, end and node of an operator on its thread."""
 
-    place = bisect.bisect_right(spans, (moment, float("inf"), 0))
-    for start, end, id in reversed(spans[max(0, place - 1000) : place]):
-        if start <= moment <= end:
-            return id
-    return None
+
+class _Nested:
+    """The spans of a thread, one inside another, to find the innermost one around a moment."""
+
+    def __init__(self, spans: Iterable[ProfiledSpan]) -> None:
+        self._spans = sorted(spans, key=lambda span: (span[0], -span[1]))
+        self._starts = [start for start, _, _ in self._spans]
+        self._outer = list[int]()
+        open_ones = list[int]()
+        for place, (start, _, _) in enumerate(self._spans):
+            while open_ones and self._spans[open_ones[-1]][1] < start:
+                open_ones.pop()
+            self._outer.append(open_ones[-1] if open_ones else -1)
+            open_ones.append(place)
+
+    def around(self, moment: float) -> int | None:
+        """Return the node of the last span that starts before a moment and has not ended by then."""
+        place = bisect.bisect_right(self._starts, moment) - 1
+        while place >= 0:
+            _, end, id = self._spans[place]
+            if moment <= end:
+                return id
+            place = self._outer[place]
+        return None
 
 
 def _written(
     path: Path, times: Mapping[int, ProfiledEvent], own: Mapping[int, float], launched: Mapping[int, Sequence[ProfiledEvent]], last: int
 ) -> Iterator[str]:
-    """The trace again with times in the nodes, in the newest schema; kernels follow the nodes that launched them."""
+    """Yield the trace with times in its nodes, in the newest schema; kernels follow the nodes that launched them."""
     with open_trace(path) as reader:
         first = True
         for node in reader:
@@ -253,7 +271,7 @@ def _written(
                 last += 1
                 yield ",\n" + json.dumps(_kernel(last, node.id, kernel))
         if first:
-            raise UsageError("a trace without nodes", where=str(path))
+            raise UsageError("the trace has no nodes", where=str(path))
         yield f'\n], "finish_ts": {json.dumps(reader.header.finish or 0)}}}\n'
 
 
@@ -285,7 +303,7 @@ def _kernel(number: int, parent: int, kernel: ProfiledEvent) -> dict[str, Any]:
 
 
 def saved(texts: Iterator[str], output: Path) -> None:
-    """Write a trace piece by piece, packed where its name ends in .gz; a file that breaks off is taken away."""
+    """Write a trace piece by piece, compressed if its name ends in .gz; an incomplete file is removed."""
     import gzip
     import io
 
