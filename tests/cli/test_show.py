@@ -74,7 +74,7 @@ def test_a_workload_is_described(store: str, capsys: pytest.CaptureFixture[str])
     [
         ("op/sofmax", "op/softmax"),
         ("k3f8", "k3f9"),
-        ("k3f9/9", "it has 4"),
+        ("k3f9/9", "it has 4 records"),
         ("latest~7", "latest~0"),
         ("op/none@torch/eager:eval", "measure it"),
     ],

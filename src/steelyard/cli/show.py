@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @click.command("show")
 @click.argument("ref", default="latest")
 @click.option("--samples", is_flag=True, help="Print the raw samples instead.")
-@click.option("--history", is_flag=True, help="Show the case over all saved runs, and where its time changed.")
+@click.option("--history", is_flag=True, help="Show the case over all saved runs, and when its time changed.")
 @click.option("--schema", is_flag=True, help="Print the JSON Schema of records and pairs.")
 @store_option
 @json_option
@@ -66,8 +66,10 @@ def resolve(ref: str, folder: Path | str | None) -> Ref | dict[str, Any]:
     store = find_store(folder)
     try:
         return refs.resolve(store, ref)
-    except UsageError as error:
-        if "@" in ref or ref.startswith("latest") or error.why.startswith("it has"):
+    except refs.NoSuchRecord:
+        raise
+    except UsageError:
+        if "@" in ref or ref.startswith("latest"):
             raise
         from steelyard import registry
 
@@ -85,12 +87,12 @@ def of_another_tool(ref: str) -> Ref | None:
     if runs is None:
         return None
     from steelyard.report.cells import clean
-    from steelyard.store.refs import Ref
+    from steelyard.store.refs import NoSuchRecord, Ref
 
     if len(runs) > 1:
-        click.echo(f"note: the last of {len(runs)} runs; the first is {clean(runs[0].id)}", err=True)
+        click.echo(f"note: this is the last of {len(runs)} runs; the first is {clean(runs[0].id)}", err=True)
     if place is not None and not 1 <= place <= len(runs[-1].records):
-        raise UsageError(f"run {runs[-1].id} has no record {place}", why=f"it has {len(runs[-1].records)}")
+        raise NoSuchRecord(runs[-1], place)
     return Ref(runs[-1], place)
 
 
@@ -146,7 +148,7 @@ def show_file(file: str, as_json: bool) -> None:
 
 
 def show_run(run: Run, as_json: bool, ref: str = "") -> None:
-    """Print the table of a run as at its end; `ref` is how the user named it, if it comes from another tool's file."""
+    """Print the table of a run as at the end of the run; `ref` is how the user named it, if it comes from another tool's file."""
     warn(run)
     if as_json:
         emit_json({"header": run.header, "records": run.records, "pairs": run.pairs, "seal": run.seal, "warnings": run.warnings,

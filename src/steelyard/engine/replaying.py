@@ -1,4 +1,4 @@
-"""What a worker says of a trace beside measuring it: a script of its replay, and the operators that cannot be called there."""
+"""Gets facts about a trace from a worker: a script of its replay, and the operators that cannot be called there."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ def replay_script(file: Path, device: str, env: str, words: Mapping[str, Any]) -
 
 
 def failing_operators(file: Path, device: str, env: str, words: Mapping[str, Any]) -> dict[str, str]:
-    """The operators of a trace that cannot be called, with the reason of each."""
+    """The operators of a trace that cannot be called, with the reason of each; without those that the user skips."""
     return dict(_ask(file, device, env, {**words, "failing": True})["failing"])
 
 
 def _ask(file: Path, device: str, env: str, words: Mapping[str, Any]) -> dict[str, Any]:
-    """Ask a worker, since only it has torch."""
+    """Get the answer from a worker, because only workers have torch."""
     place = envs.place(env) if env else Place()
     return describe.expand(place, Sources(), MODULE, {**words, "file": str(real(file)), "device": device})

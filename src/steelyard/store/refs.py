@@ -17,6 +17,14 @@ _LATEST = re.compile(r"latest(?:~(\d{1,9}))?")
 _NUMBERED = re.compile(r"(.+)/(\d{1,9})")
 
 
+class NoSuchRecord(UsageError):
+    """A run exists, but it has no record of the given number."""
+
+    def __init__(self, run: Run, number: int, do: str = "") -> None:
+        held = f"{len(run.records) or 'no'} record{'' if len(run.records) == 1 else 's'}"
+        super().__init__(f"run {run.id} has no record {number}", why=f"it has {held}", do=do)
+
+
 @dataclass(frozen=True)
 class Ref:
     """A run, or one record of it; `number` counts from one, as the tables do."""
@@ -42,8 +50,7 @@ def resolve(store: Store, ref: str) -> Ref:
     run = read_run(locate(store, numbered[1]))
     number = int(numbered[2])
     if not 1 <= number <= len(run.records):
-        held = f"it has {len(run.records)}" if run.records else "it has none"
-        raise UsageError(f"run {run.id} has no record {number}", why=held, do=f"all: steelyard show {run.id}")
+        raise NoSuchRecord(run, number, do=f"all: steelyard show {run.id}")
     return Ref(run, number)
 
 

@@ -45,6 +45,7 @@ def test_a_dry_run_tells_message_sizes(tmp_path: Path, capsys: pytest.CaptureFix
     ("words", "message"),
     [
         (["--bitwidth", "8"], "messages are not quantized"), (["--backend", "mpi"], "gloo or NCCL"), (["--allow-ops", "shout"], "shout"),
+        (["--output-ranks", "0,x"], "'x'"), (["--output-ranks", "0,2"], "the ranks are 0 to 1"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_done_is_told_before_anything_runs(

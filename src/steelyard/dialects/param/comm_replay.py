@@ -1,4 +1,4 @@
-"""comm_replay's flags below `steelyard as param comm-replay`: its figures and files, from a replay that the engine measures."""
+"""`steelyard as param comm-replay`: comm_replay's flags, figures and files, from a replay that the engine measures."""
 
 from __future__ import annotations
 
@@ -27,26 +27,28 @@ OPTIONS = with_options(
     spelt("--trace-path", metavar="PATH", required=True, help="A folder with rank-N.json of each rank, or one trace."),
     spelt("--trace-type", type=click.Choice(["et"]), default="et", show_default=True, help="Execution traces."),
     spelt("--dry-run", is_flag=True, help="Only print how often each kind of call was made and how large its messages are."),
-    click.option("-b", "--blocking", is_flag=True, help="Wait for each call before the next; else where the recording waited."),
+    click.option("-b", "--blocking", is_flag=True, help="Wait for each call before the next. Default: wait where the recording waited."),
     spelt("--num-replays", type=click.IntRange(1), default=5, show_default=True, help="Timed replays."),
     spelt("--warmup-iter", type=click.IntRange(0), default=2, show_default=True, help="Replays that are not timed."),
-    spelt("--max-msg-cnt", type=click.IntRange(0), default=0, help="Only the first so many calls; 0 means all."),
-    spelt("--allow-ops", default="", metavar="LIST", help="Only these kinds of calls, with commas between them."),
+    spelt("--max-msg-cnt", type=click.IntRange(0), default=0, help="Only this many calls from the start; 0 means all."),
+    spelt("--allow-ops", default="", metavar="LIST", help="Only these kinds of calls, separated by commas."),
     spelt("--use-one-trace", is_flag=True, help="All ranks read one trace: the named one, or that of rank 0."),
-    spelt("--auto-shrink", is_flag=True, help="Leave out ranks that were recorded and are not here."),
-    spelt("--use-timestamp", is_flag=True, help="Begin each call at its recorded moment."),
-    spelt("--rebalance-policy", type=click.Choice(["", "equal"]), default="", help="equal: uneven exchanges get equal parts."),
+    spelt("--auto-shrink", is_flag=True, help="Leave out recorded ranks that this replay does not have."),
+    spelt("--use-timestamp", is_flag=True, help="Begin each call at its recorded time."),
+    spelt("--rebalance-policy", type=click.Choice(["", "equal"]), default="", help="equal: make the parts of uneven exchanges equal."),
     spelt("--reuse-tensors", is_flag=True, help="All calls of one format share their memory."),
-    click.option("--c", "--check", "check", type=click.IntRange(0, 1), default=0, help="1: check what arrives."),
-    spelt("--data-accuracy-mode", type=click.Choice(["", "save", "check"]), default="", help="Either checks what arrives."),
+    click.option("--c", "--check", "check", type=click.IntRange(0, 1), default=0, help="1: check the received data."),
+    spelt("--data-accuracy-mode", type=click.Choice(["", "save", "check"]), default="", help="Either value checks the received data."),
     spelt("--bitwidth", type=int, default=32, help="Only 32: messages are not quantized."),
     spelt("--colls-per-batch", type=int, default=-1, help="Accepted; every call is timed by itself."),
     spelt("--enable-profiler", is_flag=True, help="Accepted; no profile is made of several ranks."),
     spelt("--output-ranks", default="", metavar="LIST", help="Write the calls of these ranks, or of all, to a file each."),
-    spelt("--output-path", type=click.Path(path_type=Path), default=Path(), metavar="FOLDER", help="Where those files go."),
+    spelt("--output-path", type=click.Path(path_type=Path), default=Path(), metavar="FOLDER", help="Folder for those files."),
     click.option("--backend", type=click.Choice(["gloo", "nccl", "mpi", "xla"]), default="gloo", show_default=True, help="The transport."),
-    click.option("--ranks", type=click.IntRange(1), help="Processes; else those of the folder, or of the launcher (WORLD_SIZE)."),
-    click.option("--timeout", default="5min", show_default=True, help="How long the replay may take."),
+    click.option(
+        "--ranks", type=click.IntRange(1), help="Number of processes. Default: as the launcher says (WORLD_SIZE), else one per trace."
+    ),
+    click.option("--timeout", default="5min", show_default=True, help="Time limit for the replay."),
 )
 
 
@@ -78,6 +80,7 @@ class CommAsked:
     path: Path
     ranks: int
     words: Mapping[str, Any]
+    written: tuple[int, ...] = ()
     follows: bool = False
 
     @classmethod
@@ -86,12 +89,13 @@ class CommAsked:
         if given["bitwidth"] != 32:
             raise UsageError(f"--bitwidth is {given['bitwidth']}", why="messages are not quantized here", do="leave it out")
         if given["backend"] not in DEVICES:
-            raise UsageError(f"--backend is {given['backend']}", why="ranks are connected by gloo or NCCL here", do="give gloo or nccl")
+            raise UsageError(f"--backend is {given['backend']}", why="ranks are connected by gloo or NCCL here", do="use gloo or nccl")
         path, started = Path(given["trace_path"]), int(size) if (size := os.environ.get("WORLD_SIZE", "")).isdecimal() else 0
         recorded = rank_files(path) if path.is_dir() else {}
         if path.is_dir() and not recorded:
             raise UsageError("there is no rank-N.json and no rank-N.json.gz", do="name a folder with traces, or one trace", where=str(path))
         ranks = given["ranks"] or started or len(recorded) or 1
+        written = _written(given["output_ranks"], ranks)
         if given["use_one_trace"] and recorded:
             path, recorded = recorded[0], {}
         words = {
@@ -99,11 +103,24 @@ class CommAsked:
             "rebalance": given["rebalance_policy"] == "equal", "timestamps": given["use_timestamp"], "shrink": given["auto_shrink"],
             "most": given["max_msg_cnt"] or None, "allow": _kinds(given["allow_ops"]), "last": given["num_replays"],
         }  # fmt: skip
-        return cls(path, ranks, words, follows=started > 1 and os.environ.get("RANK", "0") != "0")
+        return cls(path, ranks, words, written, follows=started > 1 and os.environ.get("RANK", "0") != "0")
+
+
+def _written(text: str, ranks: int) -> tuple[int, ...]:
+    """The ranks of which files are written: `all`, or numbers with commas between them."""
+    if text.strip() == "all":
+        return tuple(range(ranks))
+    words = [part.strip() for part in text.split(",") if part.strip()]
+    for word in words:
+        if not word.isdecimal() or len(word) > 9 or int(word) >= ranks:
+            raise UsageError(
+                f"--output-ranks has {word[:40]!r}", why=f"the ranks are 0 to {ranks - 1}", do="name some of them, such as 0,1, or all"
+            )
+    return tuple(dict.fromkeys(map(int, words)))
 
 
 def _kinds(text: str) -> str | None:
-    """Kinds of calls by PARAM's names, as ours takes them."""
+    """Convert PARAM's names of kinds of calls to ours, joined by `+`."""
     found = []
     for word in filter(None, (part.strip() for part in text.split(","))):
         kind = kind_of(word)
@@ -114,7 +131,7 @@ def _kinds(text: str) -> str | None:
 
 
 def _dry(asked: CommAsked) -> int:
-    """Message sizes by rank and kind, from the traces alone."""
+    """Print message sizes by rank and kind; reads only the traces."""
     files = rank_files(asked.path) if asked.path.is_dir() else {0: asked.path}
     allowed = set((asked.words["allow"] or "").split("+")) - {""}
     for rank, file in files.items():
@@ -165,14 +182,14 @@ def _replay(asked: CommAsked, given: Mapping[str, Any]) -> int:
     record = taken[0]
     for line in figures(record):
         click.echo(line)
-    for path, rows in _files(record, given["output_ranks"], given["output_path"]):
+    for path, rows in _files(record, asked.written, given["output_path"]):
         save(path, json.dumps(rows, indent=2) + "\n", folder=True)
         click.echo(f"Replayed calls: {path}")
     return done.code if given["strict_exit"] else PASS if record.status == "ok" else 1
 
 
 def figures(record: Any) -> list[str]:
-    """What comm_replay prints: microseconds of each kind of call on the slowest rank."""
+    """Return the lines that comm_replay prints: microseconds of each kind of call on the slowest rank."""
     rows: Sequence[Mapping[str, Any]] = record.effective.get("communication_times", ())
     if record.status not in ("ok", "wrong") or not rows:
         return [f"{record.status}: {record.reason}"]
@@ -194,13 +211,10 @@ def figures(record: Any) -> list[str]:
     return told
 
 
-def _files(record: Any, wanted: str, folder: Path) -> Iterator[tuple[Path, list[dict[str, Any]]]]:
-    """The calls of the ranks that are asked for, as comm_replay writes them."""
+def _files(record: Any, wanted: Sequence[int], folder: Path) -> Iterator[tuple[Path, list[dict[str, Any]]]]:
+    """Yield the calls of the requested ranks, as comm_replay writes them."""
     ranks: Sequence[Sequence[Mapping[str, Any]]] = record.effective.get("communication_ranks", ())
-    if not wanted:
-        return
-    named = range(len(ranks)) if wanted == "all" else [int(word) for word in wanted.split(",") if word.strip().isdecimal()]
-    for rank in named:
+    for rank in wanted:
         if rank < len(ranks):
             yield folder / PLACE / f"replayedCommsPerf.rank-{rank}.json", [_row(row) for row in ranks[rank]]
 

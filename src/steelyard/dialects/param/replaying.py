@@ -1,4 +1,4 @@
-"""et_replay's flags below `steelyard as param replay`: its figures and files, from a replay that the engine measures."""
+"""`steelyard as param replay`: et_replay's flags, figures and files, from a replay that the engine measures."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from steelyard.terminal import CONTEXT, heed_signals, save, tell
 
 MODES = {"full": "full", "comp": "compute", "comm": "communication"}
 RANKS = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")
-"""Where launchers say which process this is."""
+"""Variables in which launchers set the number of this process."""
 PERCENTILES = (50, 90, 95)
 RECORDING = 600.0
-"""How long the recording of an iteration may take."""
+"""Time limit for recording an iteration, in seconds."""
 IMPORTS, SKIPS = "import modules", "skip nodes"
 
 
@@ -38,7 +38,7 @@ class ReplayConfig:
 
         data, _ = parsing.load(path, "json")
         if not isinstance(data, Mapping):
-            raise UsageError("a replay config is an object", where=str(path))
+            raise UsageError("a replay config must be an object", where=str(path))
         for key in data:
             if key not in (IMPORTS, SKIPS):
                 raise UsageError(f"{str(key)[:60]}: unknown key", do=f"the keys are {IMPORTS!r} and {SKIPS!r}", where=str(path))
@@ -46,54 +46,55 @@ class ReplayConfig:
         if not isinstance(imports, list) or not all(isinstance(name, str) for name in imports):
             raise UsageError(f"{IMPORTS}: a list of names is expected", where=str(path))
         if not isinstance(skips, Mapping) or not all(isinstance(item, str) for pair in skips.items() for item in pair):
-            raise UsageError(f"{SKIPS}: reasons by the names of operators are expected", where=str(path))
+            raise UsageError(f"{SKIPS}: an object of operator names and reasons is expected", where=str(path))
         return cls(tuple(imports), dict(skips))
 
     def text(self) -> str:
-        """As PARAM reads it."""
+        """Return the file's text, in PARAM's format."""
         return json.dumps({IMPORTS: list(self.imports), SKIPS: dict(self.skips)}, indent=4) + "\n"
 
 
 OLD = {
     "--rows": "tables of embeddings have the recorded size, and their indices are in its range",
     "--pooling-factor": "bags of embeddings are as recorded", "--alpha": "indices are as recorded, or even over their range",
-    "--separate": "a script of a replay holds all of its calls", "--regenerate-tensors": "tensors are made once, as et_replay does usually",
+    "--separate": "a script of a replay contains all its calls",
+    "--regenerate-tensors": "tensors are made once, as et_replay does by default",
 }  # fmt: skip
-"""Flags of its older versions that nothing here answers to, and why."""
+"""Flags of older versions that are not supported here, and why."""
 OPTIONS = with_options(
     click.option("--input", "input_", metavar="FILE", help="The execution trace, .json or .json.gz."),
     spelt("--trace-path", metavar="FOLDER", help="A folder with rank-N.json of each process; the number is that of this process."),
-    click.option("--subgraph", default="", metavar="NAME", help="Replay only the first node whose name holds NAME, and what is in it."),
+    click.option("--subgraph", default="", metavar="NAME", help="Replay only the first node whose name contains NAME, with its children."),
     spelt("-m", "--replay-mode", type=click.Choice(list(MODES)), default="full", show_default=True, help="What is replayed."),
     click.option("--compute", is_flag=True, help="Older spelling of -m comp."),
     spelt("--warmup-iter", type=click.IntRange(0), default=5, show_default=True, help="Iterations that are not timed."),
     click.option("--iter", "iterations", type=click.IntRange(1), default=10, show_default=True, help="Timed iterations."),
     click.option("--gpu", "--cuda", "cuda", type=click.IntRange(0), metavar="N", help="Replay on this GPU."),
-    click.option("--cpu", is_flag=True, help="Replay on the CPU, which is usual."),
+    click.option("--cpu", is_flag=True, help="Replay on the CPU (default)."),
     click.option("--tf32", is_flag=True, help="Let fp32 products round to TF32."),
     click.option("--debug", is_flag=True, help="Also print the setup time, and percentiles."),
     spelt("--enable-lazy-tensor-allocation", "lazy", is_flag=True, help="Make tensors when they are first needed."),
     spelt(
         "--device-memory-threshold",
         type=click.FloatRange(0, 1),
-        help="Below 1: as lazy allocation.",
+        help="Below 1: the same as lazy allocation.",
     ),
     spelt("--replay-config", type=click.Path(path_type=Path), metavar="FILE", help="Modules to import and operators to leave out."),
     spelt("--update-replay-config", is_flag=True, help="Try every operator, write those that fail to the replay config, and end."),
     spelt("--profile-replay", is_flag=True, help="Also write a profiler's trace of the replay below the output path."),
-    spelt("--profile-memory", is_flag=True, help="Also measure the peak of memory, and what operators allocate."),
+    spelt("--profile-memory", is_flag=True, help="Also measure peak memory, and what operators allocate."),
     click.option("--et", is_flag=True, help="Also record an execution trace of the replay below the output path."),
-    spelt("--output-path", type=click.Path(path_type=Path), metavar="FOLDER", help="Where files go."),
+    spelt("--output-path", type=click.Path(path_type=Path), metavar="FOLDER", help="Folder for files."),
     click.option("-g", "generator", is_flag=True, help="Write a Python script of the replay, and do not replay."),
-    spelt("--dump-path", type=click.Path(path_type=Path), metavar="FOLDER", help="Where the script goes; usually the output path."),
-    click.option("--dump", is_flag=True, help="With -g: write the script, which it always does."),
-    spelt("--batch-size", type=click.IntRange(1), default=1, show_default=True, help="Items of an iteration, for the rate."),
-    click.option("--rows", type=click.IntRange(1), help="Not taken: tables of embeddings are as large as recorded."),
-    spelt("--pooling-factor", type=click.IntRange(1), help="Not taken: bags of embeddings are as recorded."),
-    click.option("--alpha", type=float, help="Not taken: indices are as recorded, or even over their range."),
-    click.option("-s", "--separate", is_flag=True, help="Not taken: a script holds all of its calls."),
-    spelt("--regenerate-tensors", is_flag=True, help="Not taken: tensors are made once, and integers that change are put back."),
-    spelt("--delay", type=float, default=0.0, help="Only 0 is taken: one process replays no collectives."),
+    spelt("--dump-path", type=click.Path(path_type=Path), metavar="FOLDER", help="Folder for the script. Default: the output path."),
+    click.option("--dump", is_flag=True, help="With -g: accepted; the script is always written."),
+    spelt("--batch-size", type=click.IntRange(1), default=1, show_default=True, help="Items per iteration, for the rate."),
+    click.option("--rows", type=click.IntRange(1), help="Not supported: tables of embeddings are as large as recorded."),
+    spelt("--pooling-factor", type=click.IntRange(1), help="Not supported: bags of embeddings are as recorded."),
+    click.option("--alpha", type=float, help="Not supported: indices are as recorded, or even over their range."),
+    click.option("-s", "--separate", is_flag=True, help="Not supported: a script contains all its calls."),
+    spelt("--regenerate-tensors", is_flag=True, help="Not supported: tensors are made once, and integers that change are put back."),
+    spelt("--delay", type=float, default=0.0, help="Only 0 is supported: one process replays no collectives."),
 )
 
 
@@ -118,26 +119,26 @@ def command(**given: Any) -> int:
 
 
 def _refuse(given: Mapping[str, Any]) -> None:
-    """Refuse flags whose meaning nothing here has: one that is taken and does nothing would pass for done."""
+    """Refuse flags that are not supported here: accepting one without effect would suggest that it worked."""
     if given["delay"]:
         raise UsageError(
-            "--delay cannot be kept", why="it waits at collectives, and one process replays none", do="leave it out",
+            "--delay is not supported", why="it waits at collectives, and one process replays none", do="leave it out",
         )  # fmt: skip
     for flag, why in OLD.items():
         if given[flag.strip("-").replace("-", "_")]:
-            raise UsageError(f"{flag} cannot be kept", why=why, do="leave it out")
+            raise UsageError(f"{flag} is not supported", why=why, do="leave it out")
     if given["dump"] and not given["generator"]:
-        raise UsageError("--dump says nothing without -g", why="it writes the script that -g makes", do="give -g, or leave it out")
+        raise UsageError("--dump needs -g", why="it writes the script that -g makes", do="add -g, or leave it out")
     for flag, name in (("--et", "et"), ("--profile-replay", "profile_replay")):
         if given[name] and given["output_path"] is None:
             raise UsageError(f"{flag} has nowhere to write", do="name a folder with --output-path")
         if given[name] and (given["generator"] or given["update_replay_config"]):
-            raise UsageError(f"{flag} is about a replay, and none is made", do="leave it out, or -g and --update-replay-config")
+            raise UsageError(f"{flag} needs a replay, and none is made", do="leave it out, or -g and --update-replay-config")
 
 
 @dataclass(frozen=True)
 class ReplayAsked:
-    """A trace, what of it is replayed, and where."""
+    """A trace, which part of it is replayed, and on which device."""
 
     file: Path
     rank: int
@@ -146,11 +147,11 @@ class ReplayAsked:
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> ReplayAsked:
-        """From flags; a trace is named, or found by this process's number."""
+        """Read the flags; the trace is named, or found by this process's number."""
         rank = next((int(os.environ[name]) for name in RANKS if os.environ.get(name, "").isdecimal()), 0)
         file = _trace(given["input_"], given["trace_path"], rank)
         if given["cpu"] and given["cuda"] is not None:
-            raise UsageError("--cpu and --cuda exclude each other", do="give one of them")
+            raise UsageError("--cpu and --cuda exclude each other", do="use one of them")
         config = ReplayConfig()
         if given["replay_config"] and (given["replay_config"].exists() or not given["update_replay_config"]):
             config = ReplayConfig.read(given["replay_config"])
@@ -163,7 +164,7 @@ def _trace(named: str | None, folder: str | None, rank: int) -> Path:
     if named:
         return Path(named)
     if not folder:
-        raise UsageError("no trace is named", do="give --input FILE, or --trace-path FOLDER")
+        raise UsageError("no trace is named", do="name one with --input FILE or --trace-path FOLDER")
     for ending in (".json", ".json.gz"):
         if (found := Path(folder) / f"rank-{rank}{ending}").is_file():
             return found
@@ -178,7 +179,7 @@ def _update(asked: ReplayAsked, given: Mapping[str, Any]) -> int:
         raise UsageError("--update-replay-config has no file to write", do="name it with --replay-config")
     before = ReplayConfig.read(path) if path.exists() else ReplayConfig()
     found = failing_operators(asked.file, asked.device, given["env"] or "", asked.words)
-    new = {name.partition(".")[0]: why for name, why in found.items() if not why.startswith("asked for")}
+    new = {name.partition(".")[0]: why for name, why in found.items()}
     save(path, ReplayConfig(before.imports, {**before.skips, **new}).text())
     tell(f"{len(new)} operator{'' if len(new) == 1 else 's'} cannot be replayed here · saved {path}")
     return PASS
@@ -240,7 +241,7 @@ def _replay(asked: ReplayAsked, given: Mapping[str, Any]) -> int:
 
 
 def _recorded_again(request: Any, store: Any, asked: ReplayAsked, given: Mapping[str, Any]) -> Path:
-    """An execution trace of one iteration of the replay, made after the timed ones, which recording would slow."""
+    """Record an execution trace of one iteration of the replay, after the timed ones, which recording would slow."""
     from steelyard.engine.capture import capture_case
 
     place: Path = given["output_path"] / "execution_trace" / f"rank-{asked.rank}.json"
@@ -248,7 +249,7 @@ def _recorded_again(request: Any, store: Any, asked: ReplayAsked, given: Mapping
 
 
 def figures(record: Any, seconds: Sequence[float], given: Mapping[str, Any]) -> list[str]:
-    """What et_replay prints of a replay, with its units right."""
+    """Return the lines that et_replay prints for a replay, with correct units."""
     if not seconds:
         return [f"{record.status}: {record.reason}"]
     mean = sum(seconds) / len(seconds)
@@ -272,7 +273,7 @@ def figures(record: Any, seconds: Sequence[float], given: Mapping[str, Any]) -> 
 
 
 def _by_memory(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The operators that allocate most; what is reserved for them is known on a GPU alone."""
+    """Return lines for the operators that allocate most; reserved memory is known only on a GPU."""
     told = ["Operators by allocated memory:"] if rows else []
     for row in rows:
         reserved = "" if row["reserved"] is None else f", reserved {row['reserved']} B"
@@ -281,7 +282,7 @@ def _by_memory(rows: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _files(run: Any, asked: ReplayAsked, given: Mapping[str, Any]) -> list[str]:
-    """The profiler's trace of the last iteration, where et_replay puts it."""
+    """Save the profiler's trace of the last iteration where et_replay puts it; returns a line that names the file."""
     import gzip
 
     if not given["profile_replay"] or given["output_path"] is None:

@@ -22,6 +22,8 @@ from steelyard.workloads.traces._program import Amendments, ReplayedCall, Replay
 MOST_ROUNDS = 8
 NUMBER = 0.5
 LONGEST = 160
+ASKED = "asked for"
+"""How the reason begins if the user named the operator to be skipped."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,7 @@ def refused(nodes: Sequence[TraceNode], known: KnownOperators, skip: Mapping[str
     for node in nodes:
         asked = next((skip[name] for name in (node.overload, node.name) if name in skip), None)
         if asked is not None:
-            reasons[node.id] = f"asked for: {asked}" if asked else "asked for"
+            reasons[node.id] = f"{ASKED}: {asked}" if asked else ASKED
             continue
         try:
             found[node.id] = known.find(node)

@@ -82,13 +82,15 @@ if __name__ == "__main__":
 
 def perform(words: Mapping[str, Any], loaded: Any, send: Callable[[Mapping[str, Any]], None], gate: Callable[[], None]) -> None:
     """Send the script of a trace, or its operators that cannot be called here; the conductor requests it, as it has no torch."""
+    from steelyard.workloads.traces._trial import ASKED
     from steelyard.workloads.traces.replay import prepared
 
     made = prepared(
         str(words["file"]), {key: words.get(key) for key in ("what", "subgraph", "step", "skip", "imports")}, str(words["device"])
     )
     if words.get("failing"):
-        send({"failing": {row["operator"]: row["why"] for row in made.coverage.facts()["skipped"]}})
+        skipped = made.coverage.facts()["skipped"]
+        send({"failing": {row["operator"]: row["why"] for row in skipped if not row["why"].startswith(ASKED)}})
         return
     send({"script": script_of(made, words), "facts": made.facts()})
 
