@@ -1,1 +1,1 @@
-"""Comparing, gating and history of stored results; no framework is needed."""
+"""Compare, gate and follow stored results; no framework is needed."""

@@ -1,1 +1,1 @@
-"""Exported programs with their inputs and outputs, in folders that say what they hold: read, checked, sent and fetched."""
+"""Exported programs with their inputs and outputs, in folders that list their contents: read, checked, published and fetched."""

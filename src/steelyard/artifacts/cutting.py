@@ -1,6 +1,6 @@
-"""Smaller versions of a program of MLIR text: fewer outputs, an earlier end, a later beginning. Text alone; nothing is executed.
+"""Smaller versions of a program of MLIR text: fewer outputs, an earlier end, a later beginning. Only text is changed; nothing is executed.
 
-A program is its entry function as a list of statements. Whether a smaller one still means anything is for a compiler to say.
+A program is its entry function as a list of statements. Only a compiler can check whether a smaller program is still valid.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ _FUNCTION = re.compile(r'^[ \t]*func\.func\s+(?:(?:public|private|nested)\s+)?@"
 
 @dataclass(frozen=True)
 class Statement:
-    """One operation with all that belongs to it: its text, the value that it makes and of which type, and the values that it uses.
+    """One operation: its text, the value that it makes, the type of that value, and the values that it uses.
 
-    One that makes several values, or whose type is not clear from its text, has no type and is only ever kept or left out.
+    A statement that makes several values, or whose type is not clear from its text, has no type; it can only be kept or left out.
     """
 
     text: str
@@ -46,11 +46,11 @@ class CutProgram:
 
     @property
     def size(self) -> tuple[int, int, int]:
-        """What is made smaller: statements first, then outputs and arguments."""
+        """Sizes to compare programs by: statements first, then outputs and arguments."""
         return len(self.statements), len(self.outputs), len(self.arguments)
 
     def text(self) -> str:
-        """The module as a compiler reads it, with the other functions that are still called."""
+        """The text of the module, with the other functions that are still called."""
         arguments = ", ".join(f"{name}: {kind}" for name, kind in self.arguments)
         kinds = ", ".join(kind for _, kind in self.outputs)
         body = textwrap.indent(textwrap.dedent("\n".join(statement.text.rstrip() for statement in self.statements)), "    ")
@@ -61,7 +61,7 @@ class CutProgram:
         return "\n".join(["module {", head, body, f"    return {names} : {kinds}", "  }", *rest, "}", ""])
 
     def pruned(self) -> CutProgram:
-        """Without the statements and arguments that no output needs."""
+        """The program without the statements and arguments that no output needs."""
         needed, kept = {name for name, _ in self.outputs}, list[Statement]()
         for statement in reversed(self.statements):
             if statement.made in needed:
@@ -72,7 +72,7 @@ class CutProgram:
 
 
 def _called(text: str, others: dict[str, str]) -> set[str]:
-    """The functions that a text calls, and those that they call."""
+    """The functions that a text calls, directly or through other functions."""
     found: set[str] = set()
     queue = [text]
     while queue:
@@ -84,7 +84,7 @@ def _called(text: str, others: dict[str, str]) -> set[str]:
 
 
 def read_program(text: str, entry: str = "main") -> CutProgram:
-    """The function of that name, or the only one; what is written otherwise than MLIR's printers do cannot be cut."""
+    """The function named `entry`, or else the first; text that MLIR's printers did not write cannot be cut."""
     functions = {found[1]: _function(text, found.start()) for found in _FUNCTION.finditer(text)}
     entry = entry if entry in functions else next(iter(functions), "")
     if not entry:
@@ -121,7 +121,7 @@ def _function(text: str, start: int) -> str:
 
 
 def _parts(function: str) -> tuple[str, str]:
-    """What stands in the brackets of the arguments, and the body."""
+    """The text in the brackets of the arguments, and the body."""
     opened = function.index("(")
     head = function[opened + 1 : _after(function, opened) - 1]
     place, inside = len(function) - 1, 0
@@ -133,7 +133,7 @@ def _parts(function: str) -> tuple[str, str]:
 
 
 def _after(text: str, start: int) -> int:
-    """Where the bracket that opens here has been closed, strings left out; the end of the text where it never is."""
+    """The place after the bracket that closes the one at `start`, ignoring strings; the end of the text if there is none."""
     depth, place = 0, start
     while place < len(text):
         if text[place] == '"':
@@ -154,7 +154,7 @@ def _past_string(text: str, place: int) -> int:
 
 
 def _split(text: str) -> list[str]:
-    """Parts between commas that stand in no bracket of any kind."""
+    """Parts between commas that are outside all brackets."""
     found, depth, begin, place = list[str](), 0, 0, 0
     while place < len(text):
         if text[place] == '"':
@@ -170,7 +170,7 @@ def _split(text: str) -> list[str]:
 
 
 def _chunks(body: str) -> Iterator[str]:
-    """Statements: lines, joined as long as a bracket is open or the next line goes on with a region."""
+    """Yield statements: lines, joined while a bracket is open or if the next line continues with a region."""
     chunk, depth = list[str](), 0
     lines = body.splitlines()
     for number, line in enumerate(lines):
@@ -200,7 +200,7 @@ def _statement(text: str) -> Statement:
 
 
 def _type_of(text: str) -> str:
-    """The type of the one value that a statement makes, which is at the end of it; empty if it is not clear."""
+    """The type of the one value that a statement makes, read from the end of its text; empty if it is not clear."""
     last = _LOCATION.sub("", text.splitlines()[-1].rstrip())
     place = last.rfind(" : ")
     if place < 0:
@@ -211,8 +211,8 @@ def _type_of(text: str) -> str:
 
 
 def smaller(program: CutProgram) -> Iterator[CutProgram]:
-    """Programs that are smaller than this one, the smallest cuts last: half of its outputs, one of them, then by turns an end at an
-    earlier statement and a beginning at a later one, since a program that can only be cut at one side is halved there at once."""
+    """Yield smaller programs, the smallest cuts last: half of the outputs, one of them, then in turn an end at an earlier statement and
+    a beginning at a later one, so that a program that can be cut only at one side is halved there at once."""
     for outputs in _fewer(program.outputs):
         yield replace(program, outputs=outputs).pruned()
     typed = [statement for statement in program.statements if statement.type]
@@ -222,7 +222,7 @@ def smaller(program: CutProgram) -> Iterator[CutProgram]:
 
 
 def _begun_at(program: CutProgram, statement: Statement) -> CutProgram:
-    """The program that is given a value in place of computing it."""
+    """The program with the value of a statement as an argument, so that it is not computed."""
     rest = tuple(item for item in program.statements if item is not statement)
     arguments = (*program.arguments, (statement.made, statement.type))
     return replace(program, arguments=arguments, statements=rest).pruned()
@@ -236,7 +236,7 @@ def _fewer(outputs: Sequence[tuple[str, str]]) -> Iterator[tuple[tuple[str, str]
 
 
 def spread(count: int, most: int = MOST_TRIED) -> list[int]:
-    """Places from 0 up to a count: the middle first, then the quarters, and so on, none twice and no more than that many."""
+    """Places below `count`: the middle first, then the quarters, and so on, none twice and at most `most`."""
     found: dict[int, None] = {}
     step = count
     while step > 1 and len(found) < most:

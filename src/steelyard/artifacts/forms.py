@@ -1,7 +1,7 @@
-"""What a program's file is by its first bytes, and by which version it was written: a wrong form is reported before a compiler reads it.
+"""A program's form and the version that wrote it, from its first bytes: a wrong form is reported before a compiler reads it.
 
-Text is read by the versions that print it so; MLIR's bytecode carries the name and version of what wrote it, and StableHLO's
-versioned bytecode promises to be read by later versions, not by earlier ones.
+Text can be read only by versions that print it the same way. MLIR's bytecode has the name and version of its writer, and later versions
+(not earlier ones) can read StableHLO's versioned bytecode.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 from steelyard import files
 
 HEADER = b"ML\xefR\r"
-"""How MLIR's bytecode begins; the name and version of what wrote it follow."""
+"""How MLIR's bytecode begins; the name and version of its writer follow."""
 _WRITER = re.compile(rb"StableHLO_v([\d.]+)|MLIR([\w.]+)")
 BEGIN = 4096
 
@@ -24,14 +24,14 @@ def begin_of(path: Path) -> bytes:
 
 
 def version_in(path: Path) -> str:
-    """What wrote a file of bytecode, as its first bytes say; nothing for other files."""
+    """Name and version of what wrote a file of bytecode, from its first bytes; empty for other files."""
     begin = begin_of(path)
     found = _WRITER.match(begin[len(HEADER) :]) if begin.startswith(HEADER) else None
     return "" if not found else f"StableHLO {found[1].decode()}" if found[1] else f"MLIR {found[2].decode()}"
 
 
 def form_of(path: Path) -> str:
-    """The form that a file has."""
+    """The form of a file, from its first bytes."""
     begin = begin_of(path)
     if begin.startswith(HEADER):
         return "vhlo" if begin.startswith(b"StableHLO_v", len(HEADER)) else "bytecode"
@@ -55,7 +55,7 @@ def mismatch(path: Path, form: str) -> str:
 
 
 def too_new(path: Path, own: str) -> str:
-    """Why StableHLO's versioned bytecode cannot be read by a library of version `own`; empty where it can, or where that is not known."""
+    """Why a library of version `own` cannot read StableHLO's versioned bytecode; empty if it can, or if that is not known."""
     found = re.fullmatch(r"StableHLO ([\d.]+)", version_in(path))
     if not found or _numbers(found[1]) <= _numbers(own):
         return ""

@@ -1,1 +1,1 @@
-"""The runtime seam, one file per framework; the file's name is the backend's name."""
+"""What runs tasks, one file per framework; the file's name is the backend's name."""

@@ -25,7 +25,7 @@ class Dialects(Names):
         return next((_loaded(program) for program in _programs() if program.name == cmd_name), None)
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
-        """`param replay` means the dialect param-replay: further programs of a dialect may be written as two words."""
+        """Accept `param replay` for the dialect param-replay: a dialect's further programs may be written as two words."""
         joined = "-".join(args[:2])
         if len(args) > 1 and any(program.name == joined for program in _programs()):
             args = [joined, *args[2:]]
@@ -37,7 +37,7 @@ class Dialects(Names):
 
 
 def _programs() -> Iterator[Program]:
-    """Built-in dialects first, so that a broken third-party package cannot hide them."""
+    """Yield the programs of all dialects, built-in ones first, so that a broken third-party package cannot hide them."""
     for dialect in registry.dialects():
         yield from dialect.commands()
 

@@ -65,7 +65,7 @@ def _summary(item: Checked) -> str:
 
 
 def shape_words(shapes: ShapeCheck | None) -> Iterator[str]:
-    """How many shapes fit, and why the rest could not be checked."""
+    """Yield lines on how many shapes fit, and why the rest could not be checked."""
     if shapes is None:
         return
     if shapes.fit:

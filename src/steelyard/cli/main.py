@@ -19,8 +19,8 @@ from steelyard.version import __version__
 
 BROKEN_PIPE = 141
 OBJECTS_BETWEEN_SWEEPS = 100_000
-"""Garbage collection threshold. A run of 10,000 cases makes many objects without cycles; at Python's default of 700 collection took a fifth
-of `show`."""
+"""Garbage collection threshold. A run of 10,000 cases makes many objects without cycles; at Python's default of 700, collection took
+a fifth of the time of `show`."""
 COMPLETION_VARIABLE = "_STEELYARD_COMPLETE"
 COMMANDS: dict[str, tuple[str, str]] = {
     "run": ("steelyard.cli.run", "Measure workloads, suites, experiments, .py files or a command."),
@@ -102,7 +102,7 @@ def cli(ctx: click.Context) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command line and return its exit code; only here do exceptions become messages."""
+    """Run a command line and return its exit code; exceptions become messages only here."""
     args = list(sys.argv[1:] if argv is None else argv)
     if argv is None:
         gc.set_threshold(OBJECTS_BETWEEN_SWEEPS)
@@ -161,7 +161,7 @@ def _report(error: Exception, *, debug: bool) -> int:
 
 
 def _usage(error: click.ClickException) -> SteelyardError:
-    """A click error as one of ours, with the nearest option if one was mistyped."""
+    """Convert a click error to ours, with the nearest option if one was mistyped."""
     from steelyard.errors import UsageError
 
     ctx = getattr(error, "ctx", None)

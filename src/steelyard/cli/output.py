@@ -50,7 +50,7 @@ def refuse_empty(options: Mapping[str, Any], *names: str) -> None:
 
 
 def find_store(folder: Path | str | None) -> Store:
-    """The runs in the folder or at the address that --store names, else in the nearest folder."""
+    """Open the store that --store names by folder or address, else the nearest folder of runs."""
     from steelyard.store.runs import Store
 
     return Store.find(explicit=str(folder) if folder else None)

@@ -1,4 +1,4 @@
-"""JSON, TOML and YAML to the dataclasses and back, so that no other package knows about file formats."""
+"""Convert JSON, TOML and YAML to the dataclasses and back, so that no other package deals with file formats."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ def load_expectations(path: Path) -> tuple[Expectation, ...]:
 
 
 def parse_expectations(data: Mapping[str, Any], where: str, text: str = "") -> tuple[Expectation, ...]:
-    """Check a whole list and build it."""
+    """Return the checked expectations; one error names all mistakes."""
     if "expect" not in data and "expected" in data:
         listed = parse_policy(data, where, text).expected
         return tuple(Expectation(Rule({}), item, f'{where}  expected."{item.pattern}"') for item in listed if item.outcome in BAD)

@@ -1,4 +1,4 @@
-"""Changes that are known or expected: a small file beside the store, which the gate, `nightly` and the report respect.
+"""Changes that are known or expected: a small file in the store, which the gate, `nightly` and the report use.
 
 ["op/softmax*"]
 reason = "rounds correctly now"
@@ -25,7 +25,7 @@ _most = quantity(parse_share, "a share such as 5% or 0.05", lambda share: 0 < sh
 
 
 def load_known(store: Path) -> tuple[Excuse, ...]:
-    """The known changes in a store's file, none without one; one error names every mistake in the file."""
+    """The known changes in a store's file, or none if it is missing; one error names every mistake in the file."""
     path = store / FILE
     if not path.exists():
         return ()

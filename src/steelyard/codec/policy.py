@@ -1,4 +1,4 @@
-"""Gate policies: what may change by how much, and what is known to fail, checked whole before anything is judged."""
+"""Gate policies: what may change by how much, and what is known to fail; a file is checked completely before anything is judged."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from steelyard.model.units import parse_share
 
 ALPHA = 0.01
 LEAST_ALPHA = 1e-9
-"""The least alpha: below it floating point cannot tell the probability from 0, and intervals become infinite."""
+"""The least alpha: below it floating point cannot distinguish the probability from 0, and intervals become infinite."""
 OUTCOMES = ("slower", "unclear", "missing", "incomparable", *BAD)
 POLICY_KEYS = frozenset({"floor", "alpha", "missing", "unclear", "unconfirmed", "margins", "cases", "expected", "allowed", "hud"})
 
 
 @dataclass(frozen=True)
 class Excuse:
-    """Cases, by pattern, whose outcome is known beforehand; `outcome` is empty where any failure is.
+    """Cases, by pattern, whose outcome is expected; an empty `outcome` means any failure.
 
     If `most` is given, a larger change of time is not covered.
     """
@@ -36,7 +36,7 @@ class Excuse:
     most: float | None = None
 
     def fits(self, case: str) -> bool:
-        """Whether the pattern matches a case: `*` and `?` are wildcards, brackets are literal, as they occur in case ids."""
+        """Whether the pattern matches a case: `*` and `?` are wildcards, brackets are literal, because case ids contain them."""
         return fits(self.pattern, case)
 
     def covers(self, outcome: str, ratio: float | None = None) -> bool:
@@ -50,7 +50,7 @@ class Excuse:
 class Policy:
     """What the gate lets pass; the defaults are those of `compare`.
 
-    `cases` gives cases margins of their own, by pattern; where several fit, the last one written decides. `hud` are rules by ratio
+    `cases` gives cases their own margins, by pattern; if several fit, the last one in the file decides. `hud` are rules by ratio
     and status in place of margins, for the figures that they name. `known` are the changes listed in the store's own file.
     """
 
@@ -68,7 +68,7 @@ class Policy:
     known: tuple[Excuse, ...] = ()
 
     def margins_of(self, case: str) -> dict[str, float]:
-        """The margins by metric that hold for a case."""
+        """The margins by metric that apply to a case."""
         found = dict(self.margins)
         for pattern, margins in self.cases.items():
             if fits(pattern, case):
@@ -77,7 +77,7 @@ class Policy:
 
     @property
     def metrics(self) -> tuple[str, ...]:
-        """The metrics judged: time, and every one with a margin."""
+        """The metrics judged: time, and every metric with a margin."""
         named = [*self.margins, *(metric for margins in self.cases.values() for metric in margins)]
         return tuple(dict.fromkeys(("time", *named)))
 
@@ -94,7 +94,7 @@ def load_policy(path: Path) -> Policy:
 
 
 def parse_policy(data: Mapping[str, Any], where: str, text: str = "") -> Policy:
-    """Check a whole policy and build it."""
+    """Return the checked policy; one error names all mistakes."""
     page = CheckedFile(where, text)
     page.known(data, "", POLICY_KEYS)
     policy = Policy(
@@ -119,7 +119,7 @@ _alpha = quantity(parse_share, f"a share such as 0.01, from {LEAST_ALPHA:g} to 0
 
 
 def _patterns(page: CheckedFile, data: Mapping[str, Any], key: str) -> Iterator[tuple[str, Any]]:
-    """The entries of a table whose keys are patterns of case ids."""
+    """Yield the entries of a table whose keys are patterns of case ids."""
     for pattern, value in page.table(data.get(key, {}), key).items():
         if pattern.strip():
             yield pattern, value

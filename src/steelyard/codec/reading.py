@@ -1,4 +1,4 @@
-"""Files that people write: every mistake in one is collected, and named by line and key path."""
+"""Read files that people write: all mistakes in a file are collected, each with its line and key path."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2
 
 
 def line_of(text: str, key: str) -> int | None:
-    """The line on which a key is set; None when no line or more than one could be meant."""
+    """The line on which a key is set; None if there is no such line or more than one."""
     pattern = re.compile(rf"""(?<![\w-])["']?{re.escape(key)}["']?\s*(?:[=:]|\]|\.[\w."'-]+\s*[=:\]])""")
     found = [number for number, line in enumerate(text.splitlines(), 1) if pattern.search(line) and line.lstrip()[0] != "#"]
     return found[0] if len(found) == 1 else None
@@ -31,7 +31,7 @@ class CheckedFile:
         self.more = 0
 
     def wrong(self, path: str, what: str, do: str = "", near: str | None = None) -> None:
-        """Keep a mistake, with its line if that is unambiguous; `near` is text on that line. The number of mistakes kept is limited."""
+        """Add a mistake, with its line if that is unambiguous; `near` is text on that line. The number of mistakes kept is limited."""
         if len(self.mistakes) >= MOST_TOLD:
             self.more += 1
             return
@@ -43,7 +43,7 @@ class CheckedFile:
         self.mistakes.append((f"{self.where}:{line}" if line else self.where, f"{path}: {what}", do))
 
     def known(self, table: Mapping[Any, Any], path: str, allowed: Iterable[str]) -> None:
-        """Unknown keys are mistakes."""
+        """Add a mistake for every key that is not in `allowed`."""
         names = sorted(allowed)
         for key in table:
             if key not in names:
@@ -51,7 +51,7 @@ class CheckedFile:
                 self.wrong(whole, f"unknown key (allowed: {', '.join(names)})", did_you_mean(str(key), names))
 
     def read(self, table: Mapping[str, Any], path: str, key: str, reader: Callable[[Any], T], default: T, near: str | None = None) -> T:
-        """A value, or the default where there is none or it is a mistake."""
+        """The value of a key, or the default if it is missing or a mistake."""
         if key not in table:
             return default
         try:
@@ -86,13 +86,13 @@ class CheckedFile:
 
 
 def expect(good: bool, expected: str, value: Any) -> None:
-    """Keep a mistake for a value of the wrong kind, always in the same words."""
+    """Raise for a value of the wrong kind, with the same wording everywhere."""
     if not good:
         raise UsageError(f"expected {expected}, not {shown(value)}")
 
 
 def shown(value: Any) -> str:
-    """A value in a message, cut where it is long."""
+    """A value for a message, cut if it is long."""
     try:
         text = json.dumps(value, default=str, ensure_ascii=False, skipkeys=True)
     except (ValueError, RecursionError):
@@ -101,14 +101,14 @@ def shown(value: Any) -> str:
 
 
 def text_value(value: Any) -> str:
-    """Text that is not empty and cannot steer a terminal."""
+    """The value if it is text that is not empty and has no control characters; raise otherwise."""
     expect(isinstance(value, str) and bool(value.strip()), "text", value)
     expect(not _CONTROL.search(value), "text without control characters", value)
     return str(value)
 
 
 def choice(names: Iterable[str]) -> Callable[[Any], Any]:
-    """Returns a reader that accepts one of some names."""
+    """Return a reader that accepts one of some names."""
 
     def read(value: Any) -> Any:
         if value not in tuple(names):
@@ -124,7 +124,7 @@ def is_number(value: Any) -> bool:
 
 
 def quantity(read: Callable[[str], float], expected: str, fits: Callable[[float], bool]) -> Callable[[Any], float]:
-    """Returns a reader of numbers with or without a unit."""
+    """Return a reader of numbers with or without a unit."""
 
     def reader(value: Any) -> float:
         number = value

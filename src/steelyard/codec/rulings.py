@@ -1,4 +1,4 @@
-"""Writes rulings as JSON lines, with names that say what each number is, and reads them back."""
+"""Write rulings as JSON lines, with names that say what each number is, and read them."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def read_ruling(data: bytes | Mapping[str, Any]) -> Ruling:
 
 
 def _with_nan(whole: dict[str, Any]) -> dict[str, Any]:
-    """Put NaN back where JSON holds null and a number is needed."""
+    """Put NaN back where JSON has null and a number is needed."""
     for part, names in (("pair", ("ratio", "low", "high")), ("verification", ())):
         if isinstance(found := whole.get(part), dict):
             whole[part] = {key: math.nan if value is None and key in names else value for key, value in found.items()}

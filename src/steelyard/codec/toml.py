@@ -1,7 +1,7 @@
-"""Writing TOML, which the standard library only reads: experiment files made from something else.
+"""Write TOML, which the standard library only reads: experiment files made from other files.
 
-tomli-w would write them, but with every shape and every argument of a call spread over lines and tables of its own, which is hard to read.
-Here a value stands in one line, and a list has a line for each of its values where it is long.
+tomli-w could write them, but it spreads every shape and every argument of a call over separate lines and tables, which is hard to read.
+Here a value is on one line, and a long list has a line for each of its values.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ WIDTH = 120
 
 
 def write_experiment(experiment: Experiment, comment: str = "") -> str:
-    """The file that `load_experiment` reads as this experiment, without its rules; rows become their cases and pairs."""
+    """The text that `load_experiment` reads as this experiment, without its rules; rows become their cases and pairs."""
     parts = [f"# {line}".rstrip() for line in comment.splitlines()]
     parts.append(f"name = {value(experiment.name)}")
     if experiment.description:
@@ -34,7 +34,7 @@ def write_experiment(experiment: Experiment, comment: str = "") -> str:
 
 
 def plain_experiment(experiment: Experiment) -> dict[str, Any]:
-    """The same as JSON knows it."""
+    """The same as plain data for JSON."""
     settings = settings_of(experiment)
     matrices = [{"workload": one.workload, **how(one), "axes": one.axes} for one in experiment.matrix]
     matrices = [{**one, "weight": one["weight"][0]} if "weight" in one else one for one in matrices]
@@ -44,7 +44,7 @@ def plain_experiment(experiment: Experiment) -> dict[str, Any]:
 
 
 def listed(experiment: Experiment) -> dict[str, list[Any]]:
-    """The cases and pairs that are named one by one, by their ids."""
+    """The cases and pairs that are listed individually, by their ids."""
     cases = [*experiment.include, *(case for row in experiment.rows for case in row.cases)]
     pairs = [*experiment.pairs, *(pair for row in experiment.rows for pair in row.pairs)]
     found: dict[str, list[Any]] = {
@@ -65,7 +65,7 @@ def settings_of(experiment: Experiment) -> dict[str, Any]:
 
 
 def how(matrix: Matrix) -> dict[str, Any]:
-    """How and where its cases run, without defaults."""
+    """How and where the cases of a matrix run, without defaults."""
     usual = Matrix(())
     names = ("backend", "variant", "mode", "device", "threads", "ranks", "env", "flags")
     asked = {name: found for name in names if (found := getattr(matrix, name)) != getattr(usual, name)}
@@ -82,14 +82,14 @@ def _matrix(matrix: Matrix) -> str:
 
 
 def _values(values: Sequence[Any]) -> str:
-    """A single value is written without a list unless it is one itself; several, or long ones, get a line each."""
+    """Values as TOML: a single value without a list unless it is a list itself; several, if long, on a line each."""
     if len(values) == 1 and not isinstance(values[0], (list, tuple)):
         return value(values[0])
     return _lines(values)
 
 
 def _lines(values: Sequence[Any]) -> str:
-    """A list in one line, or where that is long on a line for each value."""
+    """A list on one line, or with a line for each value if that is too long."""
     line = value(list(values))
     if len(line) <= WIDTH:
         return line
@@ -97,7 +97,7 @@ def _lines(values: Sequence[Any]) -> str:
 
 
 def value(item: Any) -> str:
-    """A value in one line; TOML has no null."""
+    """A value on one line; raise for null, which TOML lacks."""
     if item is None:
         raise UsageError("TOML has no null", do="write the experiment as JSON: -o FILE.json")
     if isinstance(item, (bool, str)):
@@ -110,5 +110,5 @@ def value(item: Any) -> str:
 
 
 def key_of(name: str) -> str:
-    """A key, quoted where it must be."""
+    """A key, quoted if necessary."""
     return name if _BARE.fullmatch(name) else value(name)

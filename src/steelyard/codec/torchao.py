@@ -1,4 +1,4 @@
-"""TorchAO's result files: the columns of its CSV in both versions, and the names of its metrics, for all who read or write them."""
+"""TorchAO's result files: the columns of its CSV in both versions, and the names of its metrics, for all that read or write them."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from collections.abc import Collection, Mapping
 from typing import Any, Literal
 
 Form = Literal["baseline_eager", "quantized_eager", "baseline_compiled", "quantized_compiled"]
-"""What a row times."""
+"""The model that a row times."""
 Question = Literal["eager", "compile", "eager_vs_compile"]
-"""What the pairs of a row compare: quantized against baseline without and with torch.compile, and what compiling does for quantized."""
+"""The pairs of a row: quantized against baseline without and with torch.compile, and quantized without against with it."""
 
 SHAPE = ("m", "k", "n")
 CONFIG = (
@@ -28,11 +28,11 @@ SPEEDUPS: Mapping[Question, str] = {
     "eager": "eager speedup on baseline", "compile": "compile speedup on baseline", "eager_vs_compile": "eager vs compile speedup",
 }  # fmt: skip
 BOUNDS = {question: (f"{question}_low", f"{question}_high", f"{question}_verdict") for question in SPEEDUPS}
-"""Our own columns behind each speedup's."""
+"""Our own columns that follow each speedup's."""
 FORMS: Mapping[bool, tuple[Form, Form, Question]] = {
     False: ("baseline_eager", "quantized_eager", "eager"), True: ("baseline_compiled", "quantized_compiled", "compile"),
 }  # fmt: skip
-"""Baseline, recipe and what is asked of both, without and with torch.compile."""
+"""Baseline, recipe and the pair of both, by whether torch.compile is used."""
 FILES = ("profiler_json_path", "memory_profile_path", "memory_visualization_path", "memory_stats")
 MEASURED = {"seed": ONE_FORM, "last": (*TIMES.values(), *SPEEDUPS.values())}
 COLUMNS = {
@@ -47,15 +47,15 @@ SPEEDUP_OF_GUIDE = "speedup(wrt bf16)"
 SPEEDUP, BASELINE_TIME, QUANTIZED_TIME = "Fwd Speedup (x)", "Bfloat16 Fwd Time (ms)", "Quantized Fwd Time (ms)"
 MEMORY = "Allocated Memory (MB)"
 PEAK = "allocated_bytes.all.peak"
-"""The peak of `memory_stats` that the records have."""
+"""The peak among `memory_stats` that the records have."""
 RUNNABLE = ("=", "+", "-", "@")
-"""What a cell begins with that a spreadsheet takes for a formula."""
+"""How a cell begins that a spreadsheet treats as a formula."""
 Row = dict[str, Any]
-"""One row by column."""
+"""One row, by column."""
 
 
 def form_of(heads: Collection[str]) -> str:
-    """Which of the two a head line is; empty for neither. Columns may be missing or more, not the measured ones."""
+    """The version that a head line belongs to; empty for neither. Columns may be missing or extra, but not the measured ones."""
     return next((form for form, measured in MEASURED.items() if {*measured, *SHAPE} <= {*heads}), "")
 
 
@@ -65,12 +65,12 @@ def table(text: str, *, strict: bool = False) -> csv.DictReader[str]:
 
 
 def benchmark_mode(row: Mapping[str, Any]) -> str:
-    """The benchmark mode of a row, which is the last folder of its results."""
+    """The benchmark mode of a row, from the last folder of its results."""
     return "training" if str(row.get("output_dir") or "").rstrip("/").rpartition("/")[2] == "training" else "inference"
 
 
 def like_last(row: Row) -> Row:
-    """A row of the documented version, which has one form, with the columns that the last one has for that."""
+    """A row of the documented version, which has one form, with the last version's columns for that form."""
     if form_of(row) != "seed":
         return row
     base, recipe, question = FORMS[row.get("use_torch_compile") == "True"]

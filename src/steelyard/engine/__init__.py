@@ -1,1 +1,1 @@
-"""Conductor and worker: plan, launch, supervise."""
+"""Conductor and worker: plan, launch and supervise runs."""

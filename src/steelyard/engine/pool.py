@@ -1,7 +1,7 @@
 """Processes kept warm in pairs, one for the base and one for the head of a comparison, for all comparisons of a run.
 
-Both of a pair are started with the same memory layout, every pair with another, so that layout cancels inside a pair and
-is sampled across them.
+Both processes of a pair start with the same memory layout, every pair with another one, so that layout cancels inside a pair and
+is sampled across pairs.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ class NoComparison(SteelyardError):
 
 
 class Stable:
-    """Workers of one kind in pairs by number: forked from pairs of nurseries, or fresh interpreters where nothing may fork.
+    """Workers of one kind in pairs by number: forked from pairs of nurseries, or fresh interpreters if nothing may fork.
 
-    Forks serve once: where a process has been before decides where its buffers fall, and a new one has been nowhere. Fresh
-    interpreters are kept for what shares a worker, as `--isolate` says.
+    Forks are used once, because what a process did before decides where its buffers are placed. Fresh
+    interpreters are kept for the cases that share a worker, as `--isolate` says.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class Stable:
         return (nursery for pair in self.nurseries for nursery in pair)
 
     def serve(self, unit: str) -> None:
-        """What follows shares its workers; those that served something else go."""
+        """Let the next jobs of a unit share their workers, and end workers of another unit."""
         if unit != self.unit:
             self._rest()
             self.unit = unit
@@ -79,14 +79,14 @@ class Stable:
         return mine[0], mine[1]
 
     def release(self, couple: Couple) -> None:
-        """A job is done; what it left running goes, and forks with it."""
+        """After a job, end what it left running, and its workers if they are forks."""
         for worker in couple:
             end_tree(worker.pid, itself=False)
         if self.nurseries:
             self._rest()
 
     def drop(self, couple: Couple) -> None:
-        """End both in the middle of whatever they do; the next job gets others."""
+        """End both workers whatever they are doing; the next job gets new ones."""
         self.held = {number: mine for number, mine in self.held.items() if mine[0] is not couple[0]}
         for worker in couple:
             worker.stop()
@@ -121,7 +121,7 @@ class Stable:
 
 
 def _nurseries(places: tuple[Place, Place], modules: Modules, mark: str, shift: int | None, *, twins: bool) -> tuple[Nursery, Nursery]:
-    """A pair; where nothing but folders tells its places apart, both are forked from one process, which of them is drawn."""
+    """Start a pair of nurseries; if their places differ only in folders, both are forked from one process, in drawn order."""
     if not (twins and alike(places) and modules[0] == modules[1]):
         base, head = (Nursery(place, needed, mark, shift, wait=False) for place, needed in zip(places, modules, strict=True))
         return base, head
@@ -132,13 +132,13 @@ def _nurseries(places: tuple[Place, Place], modules: Modules, mark: str, shift: 
 
 
 def alike(places: tuple[Place, Place]) -> bool:
-    """Whether one interpreter in one environment can be both."""
+    """Whether both places can be the same interpreter in the same environment."""
     bare = [replace(place, paths=(), folder="") for place in places]
     return bare[0] == bare[1]
 
 
 class Pool:
-    """The processes kept warm for all comparisons of a run; it leaves nothing running."""
+    """The processes kept warm for all comparisons of a run; `close` ends them all."""
 
     def __init__(self, pairs: int = PAIRS) -> None:
         self.pairs, self.mark = pairs, uuid.uuid4().hex
@@ -148,7 +148,7 @@ class Pool:
         self._draw = random.SystemRandom()
 
     def layout(self, job: Job, side: BaseSide) -> str:
-        """A note on memory layouts: programs and ranks have their own, and those of two builds are never quite equal."""
+        """A note on memory layouts: programs and ranks have their own, and layouts of two builds are never quite equal."""
         case = job.case
         if case.device != "cpu" or case.ranks != 1 or case.backend == "command":
             return FREE
@@ -157,12 +157,12 @@ class Pool:
         return FREE if not one_thread(job) else MATCHED if can_lay_out() else FORBIDDEN
 
     def count(self, job: Job, side: BaseSide) -> int:
-        """How many pairs a comparison may have: more where layouts differ inside them, fewer where each needs fresh interpreters."""
+        """How many pairs a comparison may have: more if layouts differ inside them, fewer if each needs fresh interpreters."""
         usual = self.pairs if side.layout == MATCHED else self.pairs * FREE_PAIRS // PAIRS
         return usual if forks(job, side) else min(usual, FRESH_PAIRS)
 
     def stable(self, job: Job, side: BaseSide, tell: Tell, *, anew: bool = False) -> Stable:
-        """Where a job's workers come from; `anew` replaces this one. If there are too many, the least recently used is closed."""
+        """The stable of a job's workers; `anew` replaces an existing one. If there are too many, the least recently used is closed."""
         chosen = one_thread(job) and can_lay_out() and side.layout != FREE
         places = places_of(job, side)
         modules = (nursery_modules(_base(job).backend), nursery_modules(job.case.backend)) if forks(job, side) else None
@@ -188,7 +188,7 @@ class Pool:
         return found
 
     def forget(self, stable: Stable) -> None:
-        """Close what does not work any more; the next job starts it again."""
+        """Close a stable that no longer works; the next job starts it again."""
         self.stables = {key: item for key, item in self.stables.items() if item is not stable}
         stable.close()
 
@@ -226,12 +226,12 @@ def _base(job: Job) -> Case:
 
 
 def forks(job: Job, side: BaseSide) -> bool:
-    """Whether both arms of a job by itself can run in forked workers; beside compiled jobs they cannot."""
+    """Whether both arms of a job can run in forked workers, if no compiled job shares them."""
     return not side.fresh and not job.compiles and job.case.device == "cpu" and registry.about_backend(job.case.backend).forks
 
 
 def one_thread(job: Job) -> bool:
-    """Whether a job runs in one thread of one process on the host, so that one CPU is enough and memory layout tells."""
+    """Whether a job runs in one thread of one process on the host, so that one CPU is enough and memory layout matters."""
     case = job.case
     return case.device == "cpu" and case.threads == 1 and case.ranks == 1 and case.backend != "command"
 

@@ -1,4 +1,4 @@
-"""How far an answer is from the exact one, next to how far the plain task is: a tolerance allows more than rounding explains."""
+"""Compares an answer's error with the plain task's, both against the exact answer: tolerances allow more than rounding explains."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from steelyard.model.task import Task
 
 EPS = {"fp32": 2.0**-23, "fp64": 2.0**-52, "complex64": 2.0**-23, "complex128": 2.0**-52}
 ROUNDINGS, COARSE = 100.0, 100.0
-"""Units of the last place from which on a difference is looked into, and how many times the plain task's error is worth a note."""
+"""Units in the last place above which an error is examined, and the multiple of the plain task's error that gets a note."""
 FIGURE = "error_to_plain"
 NOTE = "its error is {:.2g} times that of {}, as if computed in a shorter format"
 
 
 def suspicious(found: Verification, answer: Sequence[Leaf]) -> bool:
-    """Whether an answer that passed is farther off than the rounding of its format explains."""
+    """Whether an answer that passed is further off than the rounding of its format explains."""
     least = min((EPS[leaf.dtype] for leaf in answer if leaf.dtype in EPS), default=math.inf)
     return found.status == "passed" and (found.max_rel or 0.0) > ROUNDINGS * least
 
 
 def relative_error(answer: Sequence[Leaf], right: Sequence[Leaf]) -> float:
-    """The length of the error of all arrays of fractions, as a share of the right answer's."""
+    """The norm of the error over all floating arrays, as a share of the right answer's norm."""
     off = size = 0.0
     for mine, theirs in zip(answer, right, strict=True):
         if not verify.is_floating(mine.dtype):
@@ -41,7 +41,7 @@ def relative_error(answer: Sequence[Leaf], right: Sequence[Leaf]) -> float:
 
 
 def error_to_plain(answer: Sequence[Leaf], plain: Sequence[Leaf], right: Sequence[Leaf]) -> float:
-    """How many times as far from the right answer as the plain one; that counts as half a rounding at least."""
+    """The error of an answer divided by that of the plain one, which counts as at least half a rounding."""
     least = min((EPS[leaf.dtype] for leaf in answer if leaf.dtype in EPS), default=0.0) / 2
     own = max(relative_error(plain, right), least)
     return relative_error(answer, right) / own if own else 1.0
@@ -50,7 +50,7 @@ def error_to_plain(answer: Sequence[Leaf], plain: Sequence[Leaf], right: Sequenc
 def measured_error(
     bench: Bench, be: Any, task: Task, got: Sequence[Leaf], found: tuple[Any, str, bool], seen: Verification
 ) -> Verification:
-    """The verification with the error next to the plain task's, where it is so large that this takes the exact answer to say."""
+    """The verification, with the error relative to the plain task's if it is so large that it has to be compared with the exact answer."""
     from steelyard.engine.reference import answer_of, exact
 
     varied = not all(variant.asked for variant, _ in bench.chain)

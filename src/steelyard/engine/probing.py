@@ -1,4 +1,4 @@
-"""Which recipes work here: each is tried on a small linear layer in a worker, as any case is."""
+"""Tests which recipes work here: each is tried on a small linear layer in a worker, like any case."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ WORKLOAD, SIZE = "torchao/linear", {"m": 32, "k": 256, "n": 512}
 
 @dataclass(frozen=True)
 class RecipeTrial:
-    """What became of one recipe: its status with the reason, its SQNR in decibels, and how many times smaller the weights are."""
+    """The result for one recipe: its status with the reason, its SQNR in decibels, and how many times smaller the weights are."""
 
     name: str
     status: str
@@ -31,18 +31,18 @@ class RecipeTrial:
 
 
 def recipes(variants: Mapping[str, Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
-    """Those of the variants that are recipes."""
+    """The variants that are recipes."""
     return {name: info for name, info in sorted(variants.items()) if info.get("rule")}
 
 
 def spelt(name: str, info: Mapping[str, Any]) -> list[str]:
-    """A recipe with each choice of its first word, or as it stands."""
+    """A recipe with each choice of its first word, or unchanged if it has none."""
     words = [Word.of(word) for word in info.get("words", ())]
     return [f"{name}-{value}" for value in words[0].values] if words and words[0].values else [name]
 
 
 def probe(names: Sequence[str], device: str, dtype: str, files: Sequence[str] = (), watch: RunWatch | None = None) -> list[RecipeTrial]:
-    """Try every recipe once while `watch` looks on; the runs are kept nowhere."""
+    """Try every recipe once, with progress to `watch`; the runs are not kept."""
     axes = {**{key: (value,) for key, value in SIZE.items()}, "dtype": (dtype,)}
     matrices = [Matrix((WORKLOAD,), axes, ("torch",), (name,), (_mode(name),), (device,)) for name in names]
     settings = Settings(budget=0.01, telemetry=False)
@@ -53,7 +53,7 @@ def probe(names: Sequence[str], device: str, dtype: str, files: Sequence[str] = 
 
 
 def _mode(name: str) -> str:
-    """A recipe for training is tried in training."""
+    """The mode to try a recipe in: training if it is only for training, else eval."""
     found = find_named(name, registry.built_ins().variants)
     return "train" if found and found[0].modes and "eval" not in found[0].modes else "eval"
 

@@ -1,4 +1,4 @@
-"""What the operating system offers to keep processes in order: parents, orphans, trees, memory."""
+"""Control of processes through the operating system: parents, orphans, trees, memory."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MARK = "STEELYARD_SESSION"
 
 
 def die_with_parent() -> None:
-    """A worker must not outlive a conductor that was killed."""
+    """End this process when its parent dies, so that a worker does not outlive a conductor that was killed."""
     parent = os.getppid()
     _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
@@ -32,21 +32,21 @@ def keep_orphans(on: bool = True) -> None:
 
 
 def close_to_others() -> None:
-    """No other process of the same user may read this one's memory or open its files through /proc; the system's administrator may."""
+    """Forbid other processes of this user to read this one's memory or open its files through /proc; root still may."""
     _prctl(PR_SET_DUMPABLE, 0)
 
 
 def volunteer_for_oom() -> None:
-    """When memory runs out the kernel should end the measured process, not the user's editor."""
+    """Let the kernel end this process first when memory runs out, and not the user's editor."""
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("1000")
 
 
 def settle_allocator() -> None:
-    """A worker's allocator must not depend on what the process did before: verification alone made calls several times faster.
+    """Make the allocator independent of what the process did before: verification alone made calls several times faster.
 
-    glibc gives freed blocks back to the system, page by page, until a program has once freed a larger one, and keeps them from
-    then on. Here they are kept from the beginning, up to the size (32 MiB) at which glibc itself stops to learn.
+    glibc returns freed blocks to the system until a program has once freed a larger one, and keeps them from
+    then on. Here they are kept from the beginning, up to the size (32 MiB) at which glibc stops adapting.
     """
     if sys.platform == "linux":
         with contextlib.suppress(OSError, AttributeError):
@@ -62,7 +62,7 @@ def _prctl(option: int, value: int) -> None:
 
 
 def end(pids: Iterable[int]) -> None:
-    """Kill without asking; what is gone already is fine."""
+    """Kill processes; those that are already gone are ignored."""
     for pid in pids:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, signal.SIGKILL)
@@ -90,7 +90,7 @@ def marked(pid: int, mark: str) -> bool:
 
 
 def end_orphans(mark: str, known: Iterable[int]) -> None:
-    """End marked processes that were left to this one by a dead worker, and reap them."""
+    """End and reap marked processes that this one adopted from a dead worker."""
     keep = set(known)
     for pid in children(os.getpid()):
         if pid not in keep and marked(pid, mark):

@@ -1,4 +1,4 @@
-"""Where workers look for a project's own packages: one order for every command, so that what `run` can import, `nightly` can too."""
+"""Where workers look for a project's packages: in the same order for every command, so that `nightly` can import what `run` can."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from pathlib import Path
 
 
 def root_of(folder: Path) -> Path:
-    """The top of the git checkout that a folder lies in; outside of one, the folder itself."""
+    """The top folder of the git checkout that a folder is in; outside of one, the folder itself."""
     return next((above for above in (folder, *folder.parents) if (above / ".git").exists()), folder)
 
 
 def search_path(here: Path, files: Sequence[str] = (), roots: Iterable[Path] = ()) -> tuple[str, ...]:
-    """Folders to import from before what is installed: of each file its own, then `here` and each root, all with their `src` first.
+    """Folders to import from before what is installed: each file's own folder, then `here` and each root, these with their `src` first.
 
-    A file that lies in none of these projects comes after them, so that it cannot bring packages of another one along.
+    The folder of a file outside these projects comes after them, so that its packages do not replace theirs.
     """
     project = [folder for place in (here, *roots) for folder in (place / "src", place) if folder.is_dir()]
     own = [Path(file).parent for file in files]

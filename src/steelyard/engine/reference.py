@@ -1,4 +1,4 @@
-"""Whether an answer is still right: the best reference there is for a case, and the comparison with it."""
+"""Checks whether an answer is right: finds the best reference for a case and compares the answer with it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from steelyard.variants.precision import TF32_TOLERANCE, rounds_to_tf32
 FIRST = "first answer"
 REFERENCE_FLOPS, REFERENCE_BYTES, UPCAST_FLOPS = 5e9, 5e8, 5e12
 BRIEF_FLOPS, BRIEF_BYTES = 1e8, 4e6
-"""What numpy computes for a device in the time of a few launches; all of it where everything is to be checked."""
+"""Up to these amounts numpy computes a device's answer, in the time of a few launches; with `--verify full` up to those above."""
 SMALL = "small"
 
 Alike = Callable[[Any, Task], AbstractContextManager[Any]]
@@ -28,11 +28,11 @@ Alike = Callable[[Any, Task], AbstractContextManager[Any]]
 
 
 class Unlike(Exception):
-    """A task that was just built cannot be made to hold what the timed one holds."""
+    """A task that was just built cannot get the values of the timed one."""
 
 
 def as_built(be: Any, task: Task) -> AbstractContextManager[Any]:
-    """With the values that the seed gives."""
+    """Leave a fresh task with the values that the seed gives."""
     return contextlib.nullcontext()
 
 
@@ -63,7 +63,7 @@ def reason(found: Verification) -> str:
 
 
 def kept(be: Any, leaves: Sequence[Leaf]) -> list[Leaf]:
-    """An answer to be looked at later; what was read may lie in memory that the next call overwrites."""
+    """A copy of an answer for later checks, because its memory may be overwritten by the next call."""
     return [be.kept(leaf) for leaf in leaves]
 
 
@@ -79,12 +79,12 @@ def _rounded(bench: Bench, be: Any) -> bool:
 
 
 def reference(bench: Bench, be: Any, task: Task, alike: Alike = as_built) -> tuple[Any, str, bool]:
-    """The answer to compare with, where it comes from, and whether formats must agree; where there is none, why.
+    """The answer to compare with, where it comes from, and whether formats must agree; if there is none, the reason why.
 
-    A variant is held against the plain task, which must work; all else against what is exact. A backend that has a witness is
-    held against that, variants and all, so that all its ways of running have one reference, and so is one that asks for what is
-    exact; so is every variant where that was asked for. A variant without an exact reference still has the plain task. What a
-    variant has set for the whole process does not hold here.
+    A variant is compared with the plain task, which must work; all else with the exact answer. A backend with a witness is
+    compared with that, including its variants, so that all its ways of running have one reference. The exact answer is also used
+    for backends that request it, and for every variant with `--reference fp64`. A variant without an exact reference still has
+    the plain task. What a variant has set for the whole process has no effect here.
     """
     with be.in_state(be.before_variants) if be.left_set else contextlib.nullcontext():
         return _reference(bench, be, task, alike)
@@ -116,7 +116,7 @@ def _unable(error: Exception) -> str:
 
 def exact(bench: Bench, be: Any, task: Task, witness: Any = None, alike: Alike = as_built) -> tuple[Any, str]:
     """The workload's own reference, an independent numpy form in double precision, or, where data is too large, the plain task in
-    double precision; nothing where that is too large too."""
+    double precision; None if that is too large as well."""
     own = task.standard is not None and task.standard.make is not None
     if task.reference and not own:
         return kept(be, be.outputs(task.reference())), task.against or "the workload's reference"
@@ -135,12 +135,12 @@ def exact(bench: Bench, be: Any, task: Task, witness: Any = None, alike: Alike =
 
 
 def _in_numpy(bench: Bench) -> bool:
-    """Whether numpy can compute what is asked: it knows no gradients."""
+    """Whether numpy can compute the case: it has no gradients."""
     return "numpy" in bench.workload.bodies and bench.case.mode in ("eval", "fwd")
 
 
 def _small(bench: Bench, be: Any, task: Task) -> bool:
-    """Whether numpy computes a task in no longer than it is measured."""
+    """Whether numpy computes a task in no more time than measuring it takes."""
     whole = be.device == "cpu" or bench.settings.verify == "full" or not _provable(bench)
     flops, data = (REFERENCE_FLOPS, REFERENCE_BYTES) if whole else (BRIEF_FLOPS, BRIEF_BYTES)
     return (task.flops or 0) <= flops and (task.bytes or 0) <= data
@@ -151,10 +151,10 @@ def _provable(bench: Bench) -> bool:
 
 
 def proof(bench: Bench, be: Any, against: str) -> Verification | None:
-    """What the plain task answers at the workload's small size, by numpy's independent form; None where nothing more is to be shown.
+    """Check the plain task's answer at the workload's small size with numpy's independent form; None if that is not needed.
 
-    On a device a large answer is held against the framework's own in double precision. That both compute what the workload
-    means is shown here, on few numbers.
+    On a device a large answer is compared with the framework's own in double precision. This check on few numbers shows that both
+    compute what the workload means.
     """
     if against != f"{be.name} fp64" or be.device == "cpu" or bench.case.ranks > 1 or not _provable(bench):
         return None
@@ -180,7 +180,7 @@ def _proven(bench: Bench) -> Verification:
 
 
 def answer_of(bench: Bench, be: Any, task: Task, *, mode: bool, alike: Alike = as_built) -> Any:
-    """The outputs of a task that is built for its answer alone; numpy knows no modes and needs none for a forward pass."""
+    """The outputs of a task that is built only for its answer; numpy has no modes and needs none for a forward pass."""
     try:
         with alike(be, task):
             return kept(be, be.outputs(observed(bench.ready(be, task)) if mode else task()))

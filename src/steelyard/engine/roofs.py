@@ -1,4 +1,4 @@
-"""What the machine can do at most, as the doctor measured it, beside what each case reached."""
+"""Compares what each case reached with the machine's highest rates, as the doctor measured them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Roofs = Mapping[tuple[str, int], peaks.Peaks]
 
 
 def load(ready: Plan, machine_key: str, warnings: list[str]) -> Roofs:
-    """The peaks measured on this machine for each device and thread count of a plan; they judge figures and never enter a fingerprint."""
+    """The peaks measured on this machine for each device and thread count of a plan; not part of a fingerprint."""
     found = {}
     for device, threads in dict.fromkeys((job.case.device, job.case.threads) for job in ready.jobs):
         kept, warning = peaks.load(machine_key, device, threads)
@@ -26,7 +26,7 @@ def load(ready: Plan, machine_key: str, warnings: list[str]) -> Roofs:
 
 
 def under_roof(record: Record, roofs: Roofs) -> Record:
-    """A record with its share of the roof, the time that predicts and its bound; time on a virtual clock has no roof."""
+    """A record with its share of the roof, the time that the roof predicts and its bound; time on a virtual clock has no roof."""
     case = record.case
     found = peaks.choose(roofs.get((case["device"], case["threads"])), record.environment.get("device"))
     if found is None or registry.about_backend(case["backend"]).virtual:

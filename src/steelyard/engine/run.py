@@ -1,4 +1,4 @@
-"""Supervising a run: one case after another, every fault blamed on the case that ran, every answer saved at once."""
+"""Supervises a run: measures one case after another, assigns every fault to the case that ran, saves every answer at once."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ from steelyard.store.runs import RunWriter
 from steelyard.store.samples import read_all
 
 LONGEST_OWNER = 180
-"""As much as fits into a lock, which others read."""
+"""Most characters in a lock's file, which other runs read."""
 MOST_AT_ONCE = 2000
-"""Cases in one job: their worker is made calm once for all of them."""
+"""Cases in one job: their worker is prepared for timing once for all of them."""
 LETTERS = string.ascii_lowercase + "_"
 
 
@@ -50,7 +50,7 @@ class RunWatch(Protocol):
 
 
 class NoWatch:
-    """No progress, as when a script runs it."""
+    """No progress, as when called from a script."""
 
     def started(self, case_id: str) -> None: ...
     def phase(self, name: str, fraction: float | None) -> None: ...
@@ -60,7 +60,7 @@ class NoWatch:
 
 
 class WaitTold(NoWatch):
-    """Progress for sinks that print everything except that another run has the machine."""
+    """Progress for sinks that print all else themselves: only that another run has the machine."""
 
     def __init__(self, tell: Callable[[str], None]) -> None:
         self.tell = tell
@@ -70,7 +70,7 @@ class WaitTold(NoWatch):
 
 
 def owner_words(run: str, command: Sequence[str], created: str) -> str:
-    """The message for runs that wait for this machine: which run has it, what it measures, since when, and its process."""
+    """The message for runs that wait for this machine: which run has it, its process, since when, and its command."""
     begun = f", since {created[11:16]} UTC" if len(created) > 15 else ""
     asked = shlex.join(command)
     return f"run {run}, pid {os.getpid()}{begun}{f': {asked}' if asked else ''}"[:LONGEST_OWNER]
@@ -85,10 +85,10 @@ def supervise(
     stop: Callable[[Record], bool] = lambda record: False,
     sink: Sink | None = None,
 ) -> bool:
-    """Measure every job that the run does not hold yet; each record is held against the machine's roofs, and the caller seals the run.
+    """Measure every job that the run does not have yet; each record is compared with the machine's roofs, and the caller seals the run.
 
-    Calls are all checked first, and those that cannot run are kept and told before any other is timed. The answer is whether
-    it came to the end: the first record at which `stop` says so is the last.
+    Calls are all checked first, and those that cannot run are saved and reported before any other is timed. Returns whether
+    all were measured: the first record for which `stop` is true is the last.
     """
     sink = sink or Sink()
     sink.planned(plan.rows)
@@ -118,7 +118,7 @@ NONE_UNMADE: Mapping[str, str] = {}
 
 @dataclass
 class Supervision:
-    """A run while it is measured: what is planned, who does it, and where it is kept."""
+    """A run while it is measured: its plan, its crew of workers, and where results are kept."""
 
     plan: Plan
     writer: ResultKeeper
@@ -127,13 +127,13 @@ class Supervision:
     sink: Sink
     roofs: Roofs
     told: dict[str, str]
-    """The users' files that records have told of, with the hash that each had last."""
+    """The users' files that records have reported, each with its last hash."""
     monitor: RunMonitor
     waiting: list[list[Job]] = field(default_factory=list)
-    """The listed pairs that are still to be weighed; those that follow each other in one row and share a base, together."""
+    """The listed pairs that are still to be compared; those that follow each other in one row and share a base, together."""
 
     def records(self, todo: Sequence[Job]) -> Iterator[Record]:
-        """The record of each job once it is kept; cases that share a base are weighed together, at the last of them."""
+        """Yield the record of each job once it is kept; cases that share a base are compared together, after the last of them."""
         if self.plan.experiment.script:
             yield from self._drive()
             return
@@ -155,7 +155,7 @@ class Supervision:
         yield from self._in_batches(left) if self.plan.settings.fixed and not self.plan.comparisons else self._one_by_one(left)
 
     def _drive(self) -> Iterator[Record]:
-        """The cases that a user's script asks for, as they come; the script gets existing results of the run at once."""
+        """Yield the record of each case that a user's script measures; the script gets existing results of the run at once."""
         [job] = self.plan.jobs
         done = self.writer.done.values()
         held = {record.id: result_of(record, read_all(self.writer.path, record.samples)).plain() for record in done}
@@ -165,7 +165,7 @@ class Supervision:
             yield record
 
     def _replay(self) -> None:
-        """Tell the sink what the run holds already, which its own file may lack."""
+        """Send the sink the existing results of the run, which its own file may lack."""
         for job in self.plan.jobs if self.sink.replayed else ():
             if (record := self.writer.done.get(job.case.id)) and not self.sink.held(job):
                 self.sink.take(job, record, read_all(self.writer.path, record.samples))
@@ -173,7 +173,7 @@ class Supervision:
             self.sink.weighed(pair)
 
     def _weigh_due(self) -> None:
-        """Weigh the listed pairs of which all cases are measured by now, and say of each that cannot be weighed why."""
+        """Compare the listed pairs whose cases are all measured by now, and note why for each that cannot be compared."""
         done = self.writer.done
         waiting, self.waiting, due = self.waiting, [], list[list[Job]]()
         for group in waiting:
@@ -216,9 +216,9 @@ class Supervision:
             yield record
 
     def _in_batches(self, left: Sequence[Job]) -> Iterator[Record]:
-        """Many small cases in one job, each kept as it comes; a job ends where a comparison is due.
+        """Measure many small cases in one job, and keep each as it comes; a job ends where a comparison is due.
 
-        A pass needs a worker that is at nothing else, so where passes follow a job is one case and is heard to its end first.
+        A pass needs a worker that does nothing else, so if passes follow, a job is one case and all its answers are read first.
         """
         alone = any(after.wanted(self.plan))
         for jobs in self._batches(left):
@@ -232,7 +232,7 @@ class Supervision:
             self._weigh_due()
 
     def _batches(self, left: Sequence[Job]) -> Iterator[list[Job]]:
-        """Jobs of one worker, up to each that is the last of a group of pairs."""
+        """Yield batches of jobs for one worker; a batch ends after the last case of a group of pairs."""
         places = {job.case.id: place for place, job in enumerate(left)}
         ends = {max(places.get(case.id, -1) for job in group for case in (job.case, job.vs) if case) for group in self.waiting}
         batch: list[Job] = []
@@ -252,7 +252,7 @@ class Supervision:
         return record
 
     def _measure(self, job: Job, heads: Sequence[Job] | None) -> tuple[Record, list[PairAnswer]]:
-        """A case's record, kept, and the comparisons that are due with it."""
+        """Measure a case and keep its record; return it with the comparisons that are due."""
         if kept := self.writer.done.get(job.case.id):
             pairs, unmade = self._compare(job, kept.status, heads)
             for id, why in unmade.items():
@@ -269,9 +269,9 @@ class Supervision:
         return self._keep(job, answer, unmade), pairs
 
     def _keep(self, job: Job, answer: RecordAnswer | Lost, unmade: Mapping[str, str] = NONE_UNMADE) -> Record:
-        """A case's record with all that belongs to it, in the store first; `unmade` is what prevented comparisons, by case.
+        """Write a case's record with all that belongs to it, to the store first; `unmade` is what prevented comparisons, by case.
 
-        The records of other cases are written already, so this one tells of theirs.
+        The records of other cases are already written, so this one has the reasons for theirs too.
         """
         log = ""
         if isinstance(answer, Lost):
@@ -291,7 +291,7 @@ class Supervision:
         return record
 
     def _compare(self, job: Job, status: Status, heads: Sequence[Job] | None) -> tuple[list[PairAnswer], dict[str, str]]:
-        """The comparisons that are due once a case is measured, and what prevents which of them; without `heads` it waits for others."""
+        """Make the comparisons that are due after a case; return them, and why others failed. Without `heads` more cases follow."""
         own = [job] if job.vs and status == "ok" and not _compared(job, self.writer) else []
         due = own if job.side else [*heads, *own] if heads is not None else []
         if not due:
@@ -306,17 +306,17 @@ class Supervision:
         return pairs, {each.case.id: trouble or "it gave no answer" for each in due if each.case.id not in made}
 
     def _compiled(self, pairs: Sequence[PairAnswer], jobs: Sequence[Job]) -> list[PairAnswer]:
-        """The comparisons with what compiling says of their arms, where that is asked for."""
+        """The comparisons with the compile times of their arms, if these are to be measured."""
         by_head = {job.case.id: job for job in jobs}
         return [compiling.with_compiles(answer, by_head[answer.pair.head.id], self.plan, self.crew) for answer in pairs]
 
     def _broken_base(self, job: Job) -> str:
-        """Why a base that was measured and is not ok is not tried again."""
+        """Why a base is not tried again: it was measured and is not ok; empty otherwise."""
         base = self.writer.done.get(job.vs.id) if job.vs and job.vs != job.case else None
         return f"the base ({base.id}) is {base.status}: {base.reason}" if base is not None and base.status != "ok" else ""
 
     def _weigh_apart(self, job: Job) -> tuple[list[PairAnswer], str]:
-        """Weigh a case against the other side in processes of their own."""
+        """Compare a case with the other side in separate processes."""
         self.crew.see_off()
         self.crew.calm()
         if wrong := self._broken_base(job):
@@ -328,7 +328,7 @@ class Supervision:
 
 
 def _coming(jobs: Sequence[Job]) -> list[Job | None]:
-    """For each job the next one that needs another worker."""
+    """For each job the next one that needs a different worker."""
     found: list[Job | None] = []
     for job in reversed(jobs):
         after = found[-1] if found else None
@@ -339,8 +339,8 @@ def _coming(jobs: Sequence[Job]) -> list[Job | None]:
 
 
 def places_of(jobs: Iterable[Job]) -> list[str]:
-    """What these jobs need for themselves: every CPU we may use where one of them is timed on the host; else the accelerator, and as
-    many CPUs as drive it, which are others for another accelerator. A virtual clock needs nothing."""
+    """The locks that these jobs need: every CPU we may use if one of them is timed on the host; otherwise the accelerator, and as
+    many CPUs as drive it, different ones for each accelerator. A virtual clock needs none."""
     real = [job for job in jobs if not registry.about_backend(job.case.backend).virtual]
     devices = {f"{job.case.device}{job.place.device_index or 0}" for job in real if job.case.device != "cpu"}
     names, threads = locks.cpu_names() if real else [], max((job.case.threads * job.case.ranks for job in real), default=0)
@@ -351,13 +351,13 @@ def places_of(jobs: Iterable[Job]) -> list[str]:
 
 
 def is_done(job: Job, writer: ResultKeeper) -> bool:
-    """Whether a run has a job's record, and its comparison where that can be made."""
+    """Whether a run has a job's record, and its comparison if that can be made."""
     record = writer.done.get(job.case.id)
     return record is not None and (job.vs is None or record.status != "ok" or _compared(job, writer))
 
 
 def is_due(job: Job, writer: ResultKeeper) -> bool:
-    """Whether a listed pair of which both cases are measured is still to be weighed."""
+    """Whether a listed pair is still to be compared, and both of its cases are ok."""
     both = [writer.done.get(case.id) for case in (job.case, job.vs) if case]
     return all(record is not None and record.status == "ok" for record in both) and not _compared(job, writer)
 

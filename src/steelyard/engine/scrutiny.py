@@ -1,7 +1,7 @@
-"""A task's answers and inputs, looked at before and after it is timed: what is right once may be wrong a thousand calls later.
+"""Checks a task's answers and inputs before and after it is timed: what is right once may be wrong a thousand calls later.
 
-After timing the task is called once more, with other values in the same input buffers where its reference can follow them,
-so that an answer that was kept from an earlier call does not pass for a fast one.
+After timing the task is called once more, with other values in the same input buffers if its reference can use them,
+so that an answer kept from an earlier call does not look like a fast one.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ DECLARE = "Task(prepare=…) restores inputs before each call, Task(in_place=Tru
 
 
 class Scrutiny(Answering):
-    """One task between its building and the end of its timing; made before its first call."""
+    """Checks one task from its building to the end of its timing; made before its first call."""
 
     def first(self, task: Task, output: Any) -> Verification | None:
-        """Compare the first answer with the best reference there is, and say which that was; both are kept for later."""
+        """Compare the first answer with the best reference, and report which that was; both are kept for later."""
         self.task = task
         if not self.wanted:
             return None
@@ -71,7 +71,7 @@ class Scrutiny(Answering):
         return self.verification
 
     def _prove(self) -> None:
-        """Where an answer was held against the same framework, also show that this computes what the workload means."""
+        """If an answer was compared with the same framework, also check that this computes what the workload means."""
         if self.verification is None or self.verification.status != "passed" or self.found is None:
             return
         try:
@@ -85,9 +85,9 @@ class Scrutiny(Answering):
             self.verification = self._noted(self.verification, shown.checks[0])
 
     def again(self, task: Task | None = None) -> Verification | None:
-        """What holds after timing: the inputs are as they were, and the answer is right, for other values too.
+        """Check after timing that the inputs are unchanged, and that the answer is right, for other values too.
 
-        `task` is for one whose first answer was not looked at.
+        `task` is for one whose first answer was not checked.
         """
         if task is not None and self.wanted:
             self.task = task
@@ -111,7 +111,7 @@ class Scrutiny(Answering):
         return self.verification
 
     def glance(self) -> None:
-        """One call between timed blocks, at a moment that is drawn: its answer must be the first one's too."""
+        """Check one call between timed blocks, at a random moment: its answer must be right as well."""
         still = self._lasting() and self.built.prepare is None and self.bench.case.mode not in ("train", "bwd")
         if still and self._open() and self.found is not None and self.found[0] is not None:
             seen = judge(self.bench, self.be, self._timed, self.be.outputs(observed(self._timed)), self.found)
@@ -121,7 +121,7 @@ class Scrutiny(Answering):
                 self.verification = replace(self.verification, checks=[*self.verification.checks, BETWEEN])
 
     def answer_of(self, copy: Task) -> list[Leaf] | None:
-        """What a copy answers that was built elsewhere for timing; None where it need not be what the task itself answers."""
+        """The answer of a copy that was built elsewhere for timing; None if it may differ from the task's own."""
         if not self.wanted or copy.unverified or not self._lasting() or self.bench.case.mode == "train":
             return None
         output = observed(copy)
@@ -129,7 +129,7 @@ class Scrutiny(Answering):
         return kept(self.be, self.be.outputs(output))
 
     def copied(self, answer: list[Leaf] | None) -> Verification | None:
-        """What holds after timing of a copy with this answer; its inputs have the values of the task's own."""
+        """Check a copy's answer after timing; its inputs have the same values as the task's."""
         if answer is None or not self._open():
             return self.verification
         found = self._wanted_answer()
@@ -140,7 +140,7 @@ class Scrutiny(Answering):
         return self.verification
 
     def repeat(self) -> Verification | None:
-        """The answer of one more call; ranks have only this, since all of them must make the same calls."""
+        """Check the answer of one more call; ranks have only this, because all of them must make the same calls."""
         if self.wanted and self._lasting() and self.task is not None and not self.task.unverified:
             got = self.be.outputs(self._call())
             if self._open() and self.found is not None and self.found[0] is not None:
@@ -148,7 +148,7 @@ class Scrutiny(Answering):
         return self.verification
 
     def _inputs_hold(self) -> bool:
-        """Whether inputs are as they were; buffers for results, caches and running statistics may change."""
+        """Whether inputs are unchanged; buffers for results, caches and running statistics may change."""
         given = self._given()
         now = prints(self.be, given)
         changed = [path for path, was in self.prints.items() if now.get(path) != was]
@@ -166,16 +166,16 @@ class Scrutiny(Answering):
         return False
 
     def _grown(self, given: Mapping[str, Any]) -> list[str]:
-        """What calls add to their inputs again and again; a cache that the first of them filled is none of it."""
+        """The inputs that every further call adds; a cache that the first call filled does not count."""
         if given.keys() <= self.places:
             return []
         self._call()
         return sorted(self._given().keys() - given.keys())
 
     def _harmless(self, array: Any) -> bool:
-        """Whether it does not matter what is in an array before a call: the answer does not depend on it, or the call writes over it.
+        """Whether the content of an array before a call does not matter: the answer does not depend on it, or the call overwrites it.
 
-        Both are seen by a call with something else in it.
+        A call with other content in it shows both.
         """
         leaf = self.be.leaf(array)
         if leaf is None:
@@ -202,7 +202,7 @@ class Scrutiny(Answering):
         return bool(np.array_equal(spoilt, left) or ((same | untouched).all() and not untouched.all()))
 
     def _others(self) -> bool:
-        """The answer to other values in the same buffers; whether there were any that the reference could be computed for."""
+        """Check answers to other values in the same buffers; return whether the reference could be computed for any."""
         unknown = self.before is None or (self.found is not None and self.found[0] is None)
         if unknown or self.built.prepare or not self._lasting() or self.bench.case.mode == "bwd":
             return False
@@ -236,7 +236,7 @@ class Scrutiny(Answering):
         return bool(stale)
 
     def _redrawn(self) -> bool:
-        """The answer to whole numbers that another seed of the workload gives; whether there were any that it should follow."""
+        """Check the answer to whole numbers from another seed of the workload; return whether there were any that it should depend on."""
         items = {path: self.be.seen(item, path) for path, item in inputs(self.built).items() if path in self.prints}
         paths = [path for path, leaf in items.items() if leaf is not None and not verify.is_floating(leaf.dtype) and leaf.shape]
         if not paths:
@@ -265,7 +265,7 @@ class Scrutiny(Answering):
         return False
 
     def _partly(self) -> None:
-        """Other values in few places, which a look at some of them misses: the answer moves, or it has to be shown that it need not."""
+        """Check the answer to other values in a few places: it must change, unless the reference does not change either."""
         array = inputs(self.built).get(self._followed)
         if not self._followed or isinstance(array, list):
             return
@@ -286,7 +286,7 @@ class Scrutiny(Answering):
         return int(np.random.default_rng().integers(2**31))
 
     def _paced(self) -> None:
-        """Values that were never seen take no longer than the timed ones, or no more so than for the plain task."""
+        """Check that new values take no longer than the timed ones, or no more so than for the plain task."""
         if not self._steady() or not self.prints or self.verification is None:
             return
         others: list[Task] = []
@@ -309,7 +309,7 @@ class Scrutiny(Answering):
             self.verification = replace(self.verification, checks=[*self.verification.checks, PACE])
 
     def _placed(self) -> None:
-        """Note where answers lie, if that is in an input or always in the same place."""
+        """Note where answers are in memory, if that is in an input or always in the same place."""
         if not self._steady() or self.built.in_place:
             return
         with contextlib.suppress(Exception):
@@ -322,7 +322,7 @@ class Scrutiny(Answering):
             del one, two
 
     def _same(self) -> bool:
-        """Check the answer to the current values against the reference, or without one against the first answer."""
+        """Compare the answer to the current values with the reference, or without one with the first answer."""
         if not self._lasting():
             return False
         if self.bench.case.mode == "train":

@@ -1,4 +1,4 @@
-"""The worker's side of a check: each case is built and called once on tensors without data, and nothing is timed."""
+"""The worker's part of a check: each case is built and called once on tensors without data, and nothing is timed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SIGN_OF_LIFE = 0.1
 
 
 def perform(cases: Sequence[Case], loaded: registry.Loaded) -> Iterator[Fit]:
-    """An answer for each case in turn; variants of the framework's own change no shapes, so one answer serves them all."""
+    """Yield an answer for each case; the framework's own variants change no shapes, so they share one answer."""
     known: dict[str, tuple[str, str]] = {}
     for case in cases:
         if loaded.workloads[case.workload].examine is not None:
@@ -40,7 +40,7 @@ def perform(cases: Sequence[Case], loaded: registry.Loaded) -> Iterator[Fit]:
 
 
 def noteworthy(fits: Iterable[Fit]) -> Iterator[Fit]:
-    """Those that cannot run, and now and then another as a sign of life: thousands of small cases need no message each."""
+    """Yield the cases that cannot run, and now and then another as a sign of life: thousands of small cases need no message each."""
     last = time.monotonic()
     for fit in fits:
         if fit.wrong or time.monotonic() - last > SIGN_OF_LIFE:
@@ -49,9 +49,9 @@ def noteworthy(fits: Iterable[Fit]) -> Iterator[Fit]:
 
 
 def _bench(case: Case, loaded: registry.Loaded) -> Bench:
-    """The case as it is tried: on torch where its backend runs torch's form, with those variants alone that are the workload's own.
+    """The case as it is tried: on torch if its backend runs torch's form, and with only the variants of the workload itself.
 
-    Kernels of such a variant may refuse the device without data in words of their own, so what only a variant says is no mistake.
+    Kernels of such a variant may reject the device without data with their own messages, so an error of only a variant is not a mistake.
     """
     from steelyard.engine.bench import Bench
 
@@ -83,7 +83,7 @@ def _try(bench: Bench) -> tuple[str, str]:
 
 
 def _called(bench: Bench, without_data: Any) -> tuple[str, str]:
-    """Build and call once, with whatever the workload makes by itself on the device without data too."""
+    """Build and call once; tensors that the workload makes itself are also on the device without data."""
     try:
         with without_data.META:
             _, task = replace(bench, backend=without_data.EmptyTensors).build()
@@ -100,7 +100,7 @@ def _called(bench: Bench, without_data: Any) -> tuple[str, str]:
 
 
 def _examined(case: Case, loaded: registry.Loaded) -> tuple[str, str]:
-    """By the workload's own word."""
+    """The answer of the workload's own check."""
     examine = loaded.workloads[case.workload].examine
     assert examine is not None
     params = opening.given(loaded.workloads[case.workload], dict(case.params))

@@ -1,4 +1,4 @@
-"""Where results go beside the store: another system's own file, a notebook, nowhere.
+"""Where results go besides the store: another system's file, a notebook, or nowhere.
 
 The store is the first to get every record; a sink gets it next, with its raw series, as soon as it is kept.
 """
@@ -26,9 +26,9 @@ T = TypeVar("T")
 class Sink:
     """The interface for writing results elsewhere; this base class writes nothing.
 
-    `paused` asks that nothing is measured between two cases, when `take` may use the device itself; `whole` that one worker gets
-    all cases at once, as for a trace of the whole run; `yielding` that others may have the machine between two cases; `replayed` that
-    it first gets what a continued run of the store holds.
+    `paused` requests that nothing is measured between two cases, when `take` may use the device itself; `whole` that one worker gets
+    all cases at once, as for a trace of the whole run; `yielding` that other runs may use the machine between two cases; `replayed`
+    that it first gets the existing results of a continued run.
     """
 
     paused = False
@@ -43,62 +43,62 @@ class Sink:
         """Called when the machine's locks are held: earlier runs have finished writing. `run` is where the run is kept."""
 
     def released(self) -> None:
-        """All workers are gone, and others may have the machine in a moment."""
+        """Called when all workers have ended, before other runs may use the machine."""
 
     def held(self, job: Job) -> bool:
-        """Whether a job need not be measured, because what is continued has it."""
+        """Whether a job need not be measured, because the continued file has it."""
         return False
 
     def held_pair(self, job: Job) -> bool:
-        """Whether a listed pair, the case and the base of a job, need not be weighed for the same reason."""
+        """Whether a listed pair, the case and the base of a job, need not be compared for the same reason."""
         return False
 
     def refused(self, job: Job, reason: str) -> None:
-        """A case cannot run, as the check without data found."""
+        """Called for a case that cannot run, as the check without data found."""
 
     def checked(self) -> None:
-        """All cases were looked at, and those that cannot run were refused."""
+        """Called when all cases were checked, and those that cannot run were refused."""
 
     def traces(self) -> Traces | None:
-        """The traces that the next worker takes of all it measures."""
+        """The traces that the next worker takes of all that it measures."""
         return None
 
     def begun(self, environment: Mapping[str, Any]) -> None:
-        """A worker is about to measure; what it runs on, as its framework knows it."""
+        """Called before a worker measures, with what it runs on according to its framework."""
 
     def again(self) -> None:
-        """A user's script is run once more from its beginning, because its worker was lost."""
+        """Called when a user's script starts again from its beginning, because its worker was lost."""
 
     def started(self, job: Job) -> None:
-        """A case begins."""
+        """Called when a case begins."""
 
     def take(self, job: Job, record: Record, arrays: Arrays) -> None:
-        """A case is measured, or is known not to be."""
+        """Called when a case is measured, or known to fail."""
 
     def weighed(self, pair: Pair) -> None:
-        """A comparison is made."""
+        """Called when a comparison is made."""
 
     def unweighed(self, job: Job, reason: str) -> None:
-        """A listed pair, the case and the base of a job, will not be weighed."""
+        """Called if a listed pair, the case and the base of a job, will not be compared."""
 
     def lost(self, reason: str) -> None:
-        """A worker failed after it had answered for its last case."""
+        """Called if a worker failed after the answer for its last case."""
 
     def printed(self, text: str) -> None:
-        """The output of a worker that has ended: users' own lines, a framework's warnings."""
+        """Called with the output of a worker that has ended: users' own lines, a framework's warnings."""
 
     def found(self, found: Found) -> None:
-        """Files made besides the cases, such as traces of a whole worker."""
+        """Called with files made besides the cases, such as traces of a whole worker."""
 
 
 class RepeatedLines:
-    """Which lines of a script are new, where it is run again after a crash and says once more what it said before."""
+    """Finds which lines of a script are new if it is run again after a crash and prints earlier lines again."""
 
     def __init__(self) -> None:
         self._told, self._before, self._place = list[Any](), list[Any](), 0
 
     def again(self) -> None:
-        """It begins anew: what follows may have been said already, in the same order."""
+        """The script starts again: the next lines may repeat earlier ones, in the same order."""
         self._before, self._place = [*self._told], 0
 
     def new(self, line: Any) -> bool:
@@ -111,7 +111,7 @@ class RepeatedLines:
 
 
 class RowQueue(Generic[T]):
-    """Rows in the order in which a file has them, whatever the order in which their results come."""
+    """Gives rows in the order of a file, whatever the order of their results."""
 
     def __init__(self, keys: Iterable[str]) -> None:
         self._waiting: list[str] = list(keys)
@@ -120,12 +120,12 @@ class RowQueue(Generic[T]):
         self._next = 0
 
     def put(self, key: str, row: T) -> Iterator[T]:
-        """Every row that is due now."""
+        """Add a row; return every row that is due now."""
         self._ready[key] = row
         return self._due()
 
     def drop(self, key: str) -> Iterator[T]:
-        """The same where a row will not come."""
+        """The same if a row will not come."""
         self._dropped.add(key)
         return self._due()
 
@@ -147,18 +147,18 @@ class MeasuredCase:
     arrays: Arrays
 
     def seconds(self, name: str) -> list[float]:
-        """The times of a series in the order in which they were taken, such as `forward.measure.time`; empty where there is none."""
+        """The times of a series in the order in which they were taken, such as `forward.measure.time`; empty if there is none."""
         return in_seconds(self.arrays, name)
 
     def sizes(self, name: str) -> list[int]:
-        """The sizes of a series in the order in which they were taken, such as `forward.measure.memory`; empty where there is none."""
+        """The sizes of a series in the order in which they were taken, such as `forward.measure.memory`; empty if there is none."""
         return [int(value) for value in numbers(self.arrays, name)]
 
 
 class RowSink(Sink):
-    """Writes a file of JSON lines, one for each row, in the order of the rows; a dialect says what is in one, and may have another file.
+    """Writes a file of JSON lines, one for each row, in the order of the rows; a dialect defines a line, and may use another kind of file.
 
-    Where the file is continued, the rows that it has are not measured again.
+    If the file is continued, the rows that it has are not measured again.
     """
 
     replayed = True
@@ -181,11 +181,11 @@ class RowSink(Sink):
         self._naming = _by_case(self.rows.values())
 
     def row(self, key: str, cases: Sequence[MeasuredCase], pairs: Sequence[Pair | Unweighed]) -> Mapping[str, Any]:
-        """The line of a row, from its cases and pairs in the order in which the row names them, whatever became of each."""
+        """The line of a row, from its cases and pairs in the row's order, whatever their results."""
         raise NotImplementedError
 
     def key_of(self, line: Mapping[str, Any]) -> str:
-        """The key of the row that a line of a continued file holds; empty where it is none, or is to be measured again."""
+        """The key of the row in a line of a continued file; empty if the line is not a row, or the row is to be measured again."""
         raise NotImplementedError
 
     def header(self) -> Mapping[str, Any] | None:
@@ -193,7 +193,7 @@ class RowSink(Sink):
         return None
 
     def open_file(self, keep: int) -> RowFile | ListFile:
-        """The file that rows are written to; the first bytes of a continued one stay."""
+        """The file that rows are written to; the first `keep` bytes of a continued one stay."""
         return RowFile(self.path, keep)
 
     def complete(self) -> bool:
@@ -202,7 +202,7 @@ class RowSink(Sink):
         return len(self.held_rows) == len(self.rows)
 
     def _read(self) -> int:
-        """The rows of a continued file, and the length of what is whole of it."""
+        """Read the rows of a continued file; return the length of its complete lines."""
         lines, whole = read_rows(self.path) if self.append else ([], 0)
         found = {self.key_of(line): line for line in lines}
         self.held_rows = {key: line for key, line in found.items() if key in self.rows}
@@ -244,7 +244,7 @@ class RowSink(Sink):
         self._write_rows(job.case.id)
 
     def _write_rows(self, id: str) -> None:
-        """Make the lines of those rows with this case of which nothing is missing now, write all whose turn it is."""
+        """Make the lines of rows with this case that are now complete, and write those whose turn it is."""
         for row in self._open_rows(id):
             cases = [self._cases[case.id] for case in row.cases if case.id in self._cases]
             pairs = [self._pairs[head.id, base.id] for head, base in row.pairs if (head.id, base.id) in self._pairs]
@@ -261,7 +261,7 @@ class RowSink(Sink):
                     self._cases.pop(case.id, None)
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         if self._file:
             self._file.close()
 

@@ -1,4 +1,4 @@
-"""The next worker with an interpreter of its own, made ready while the current one builds and nothing is timed."""
+"""The next worker with a fresh interpreter, made ready while the current one builds and nothing is timed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PATIENCE = 120.0
 
 @dataclass
 class SpareWorker:
-    """A worker that imports what its first job will need, and wakes its device; when that is done it waits."""
+    """A worker that imports what its first job needs, wakes its device, and then waits."""
 
     place: Place
     backend: str
@@ -25,17 +25,17 @@ class SpareWorker:
 
     @classmethod
     def begin(cls, job: Job, mark: str) -> SpareWorker:
-        """Start it; nothing is waited for."""
+        """Start the worker without waiting for it."""
         case = job.case
         talk = Conversation(start_fresh(job.place, mark))
         talk.ask(Prepare(case.backend, case.device, job.compiles), PATIENCE)
         return cls(job.place, case.backend, case.device, talk)
 
     def fits(self, job: Job) -> bool:
-        """Whether it is the worker that a job needs."""
+        """Whether this is the worker that a job needs."""
         return job.fresh and (job.place, job.case.backend, job.case.device) == (self.place, self.backend, self.device)
 
     def settle(self) -> None:
-        """Wait until it waits: from here on it disturbs nothing."""
+        """Wait until the worker is ready and idle, so that it no longer disturbs timing."""
         for answer in self.talk.answers():
             self.lost = self.lost or isinstance(answer, Lost)

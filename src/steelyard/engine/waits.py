@@ -1,4 +1,4 @@
-"""How long a run will take, by what earlier runs on this machine took."""
+"""Estimates how long a run will take, from earlier runs on this machine."""
 
 from __future__ import annotations
 
@@ -20,32 +20,32 @@ from steelyard.model.case import Case
 from steelyard.model.record import WEIGHED, Record
 
 BY_BUDGET = (WARM_UP, MEASURING, BESIDE, PAIRS)
-"""Phases that take longer where the budget is larger."""
+"""Phases whose length depends on the budget."""
 AGAIN = (INPUTS, COMPILE, FIRST)
-"""Phases that a comparison goes through once more, whatever its budget."""
+"""Phases that a comparison repeats, whatever its budget."""
 MOST_KINDS = 500
 BRIEF = 0.05
-"""Seconds under which a worker's start or a compiler's imports were none: it ran already."""
+"""Seconds below which a worker's start or a compiler's imports do not count: it ran already."""
 BEFORE = 0.3
-"""Seconds before the first worker is asked for."""
+"""Seconds before the first worker is started."""
 USUAL = {INPUTS: 0.05, REFERENCE: 0.05, WARM_UP: 0.2, MEASURING: 1.0, BESIDE: 0.1, PAIRS: 1.4}
 USUAL_ONCE = {START: 3.0, IMPORTS: 3.0}
 WEIGHT = 0.5
-"""How much a new figure counts against what was known."""
+"""The weight of a new figure against the known one."""
 
 
 @dataclass(frozen=True)
 class Waits:
-    """What earlier runs have shown of a device: each kind of case by name, the newest last, and what a worker does once, by backend.
+    """What earlier runs took on a device: seconds of each kind of case by name, the newest last, and what a worker does once, by backend.
 
-    Phases that the budget decides are per second of it.
+    Phases that depend on the budget are per second of it.
     """
 
     kinds: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     once: Mapping[str, float] = field(default_factory=dict)
 
     def of(self, case: Case, *, compiles: bool) -> Mapping[str, float]:
-        """A case's own kind, or the middle of all that run on the same backend in the same way, or what is usual."""
+        """The phases of a case's kind, or medians of the kinds on the same backend that compile or do not, or usual ones."""
         if found := self.kinds.get(kind_of(case, compiles=compiles)):
             return {**USUAL, **found}
         end = _way(case.backend, compiles=compiles)
@@ -55,12 +55,12 @@ class Waits:
         return USUAL | ({} if middle or not compiles else {COMPILE: 4.0}) | middle
 
     def worker(self, backend: str, phase: str) -> float:
-        """Seconds that a worker spends once on its start, or on the imports of a compiler."""
+        """Seconds that a worker takes once for its start, or for a compiler's imports."""
         return self.once.get(f"{backend} {phase}", USUAL_ONCE[phase] if backend != "numpy" else 0.2)
 
 
 def kind_of(case: Case, *, compiles: bool) -> str:
-    """What cases must share to take about as long."""
+    """The kind of a case: cases of one kind take about as long."""
     return case.workload + _way(case.backend, compiles=compiles)
 
 
@@ -77,12 +77,12 @@ SHELF: Shelf[Waits] = Shelf("waits", 1, _decode)
 
 
 def known(key: str, device: str, threads: int) -> Waits:
-    """What earlier runs on this machine have shown."""
+    """The waits of earlier runs on this machine."""
     return SHELF.load(key, device, threads)[0] or Waits()
 
 
 def learn(key: str, records: Iterable[Record], compiled: Mapping[str, bool]) -> None:
-    """Take in what a run has shown; `compiled` says of each case whether it compiles. Where nothing can be kept, nothing is."""
+    """Add the times of a run; `compiled` says for each case whether it compiles. Errors of saving are ignored."""
     places: dict[tuple[str, int], list[Record]] = {}
     for record in records:
         known_well = record.status == "ok" and record.id in compiled and not record.requested.get("fixed")
@@ -116,7 +116,7 @@ def _taken(before: Waits, records: Sequence[Record], compiled: Mapping[str, bool
 
 
 def _weighing(wall: Mapping[str, Any], record: Record) -> float:
-    """Seconds of one comparison without what is built again for it: one record tells the time of all that were made together."""
+    """Seconds of one comparison without what is built again for it: one record has the time of all that were made together."""
     together = record.effective.get(WEIGHED)
     each = float(wall[PAIRS]) / (together if isinstance(together, int) and together > 0 else 1)
     return max(0.0, each - sum(float(wall.get(name, 0.0)) for name in AGAIN))
@@ -128,14 +128,14 @@ def _blend(old: float | None, new: float) -> float:
 
 @dataclass(frozen=True)
 class Estimate:
-    """Seconds that a run will take about, and at most where no comparison settles its margin early."""
+    """Seconds that a run will take: about, and at most if no comparison settles its margin early."""
 
     about: float
     longest: float
 
 
 def estimate(plan: Plan, key: str = "") -> Estimate:
-    """How long a plan takes by what earlier runs on this machine took, or by what is usual; `key` is the machine's, where it is known."""
+    """How long a plan takes, from earlier runs on this machine or usual times; `key` is the machine's, if known."""
     key = key or _machine_key()
     places = {(job.case.device, job.case.threads) for job in (*plan.jobs, *plan.pairs)}
     waits = {place: known(key, *place) for place in places}
@@ -158,7 +158,7 @@ def estimate(plan: Plan, key: str = "") -> Estimate:
 
 
 def _pool(plan: Plan) -> float:
-    """Rough seconds until the pairs of processes of a comparison are warm."""
+    """Rough seconds to start the pairs of processes of a comparison."""
     return 16 * (2.5 if any(job.case.backend == "torch" for job in plan.jobs) else 0.2) / (os.cpu_count() or 1)
 
 

@@ -1,4 +1,4 @@
-"""Answers that others are held against and that no record has: asked for before anything is timed, each in its own environment."""
+"""Gets answers that others are compared with and that no record has: before anything is timed, each in its own environment."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def ask(jobs: Iterable[Job], plan: Plan, crew: Crew, note: Callable[[str], None]) -> dict[str, str]:
-    """Have every witness that these jobs need answer once; by case, why there is no answer that it could be held against."""
+    """Run every witness that these jobs need once; return, by case, why there is no answer to compare it with."""
     built_in, found, reasons = registry.built_ins().workloads, dict[Case, str](), dict[str, str]()
     for job in jobs:
         workload = built_in.get(job.case.workload)
@@ -39,7 +39,7 @@ def ask(jobs: Iterable[Job], plan: Plan, crew: Crew, note: Callable[[str], None]
 
 
 def _asked(case: Case, plan: Plan, crew: Crew) -> str:
-    """Why a case did not answer; nothing where it did, and has kept its answer."""
+    """Why a case gave no answer; empty if it did, and has kept its answer."""
     place = at_home(case, envs.place_for(case.backend, Place()))
     job = Job(case, None, place, case.id, fresh=True)
     with tempfile.TemporaryDirectory(prefix="steelyard-", ignore_cleanup_errors=True) as folder:

@@ -1,4 +1,4 @@
-"""The worker: reads jobs as JSON lines, answers on a pipe of its own, and cannot be corrupted by what a framework prints.
+"""The worker: reads jobs as JSON lines and answers on a separate pipe, which output of a framework cannot corrupt.
 
 `python -m steelyard.engine.worker EVENTS_FD` runs in the backend's interpreter with this package, numpy and the framework.
 """
@@ -53,7 +53,7 @@ from steelyard.model.case import Case
 
 Send = Callable[[Answer], None]
 Gate = Callable[[], None]
-"""Passed before anything is timed."""
+"""Called before anything is timed."""
 Hear = Callable[[], Step | None]
 """The next step of a job that goes step by step; None at its end."""
 Cache = dict[Sources, registry.Loaded]
@@ -66,7 +66,7 @@ def main(argv: list[str]) -> None:
 
 
 def serve(commands: int, events: int) -> None:
-    """Answer jobs until told to quit or the conductor goes away."""
+    """Answer jobs until a `Quit`, or until the conductor ends."""
     keep_orphans()
     volunteer_for_oom()
     settle_allocator()
@@ -88,19 +88,19 @@ def serve(commands: int, events: int) -> None:
 
 
 def wait_for_go(send: Send, jobs: IO[str]) -> None:
-    """Before anything is timed the conductor finishes what it does beside us, such as seeing off the last worker."""
+    """Wait, before anything is timed, until the conductor has finished what it does meanwhile, such as ending the last worker."""
     send(Waiting())
     jobs.readline()
 
 
 def next_step(jobs: IO[str]) -> Step | None:
-    """What the conductor wants next of a job that goes step by step."""
+    """The next step of a job that goes step by step; None at its end."""
     found = messages.decode(jobs.readline())
     return found if isinstance(found, Step) else None
 
 
 def sender(pipe: IO[str]) -> Send:
-    """Write one message per line, at once; a record goes with what follows it, which is never long in coming."""
+    """Write one message per line, at once; a record is flushed with the next message, which follows soon."""
 
     def send(message: Answer) -> None:
         pipe.write(messages.encode(message) + "\n")
@@ -111,7 +111,7 @@ def sender(pipe: IO[str]) -> Send:
 
 
 def answer(job: Order | Answer | None, cache: Cache, send: Send, gate: Gate, hear: Hear = lambda: None) -> None:
-    """Do one job; an error in the user's own files is an answer too."""
+    """Do one job; an error, also in the user's own files, is sent as an answer."""
     try:
         perform(job, cache, send, gate, hear)
         send(Done())
@@ -120,7 +120,7 @@ def answer(job: Order | Answer | None, cache: Cache, send: Send, gate: Gate, hea
 
 
 def perform(job: Any, cache: Cache, send: Send, gate: Gate, hear: Hear = lambda: None) -> None:
-    """Do one job of any kind; what it needs is imported here, since most workers do one kind alone."""
+    """Do one job of any kind; what it needs is imported here, because most workers do only one kind."""
     if isinstance(job, Describe):
         loaded = load(job.sources, cache, registry.Loaded())
         send(Described({**loaded.describe(), "modules": user_modules()}))
@@ -158,7 +158,7 @@ def perform(job: Any, cache: Cache, send: Send, gate: Gate, hear: Hear = lambda:
 
 
 def explained(error: Exception) -> Fault:
-    """What a job ended with: a framework that is missing with how to get it, anything else with where it was raised."""
+    """The answer for a failed job: a missing framework with how to install it, other errors with where they were raised."""
     if isinstance(error, SteelyardError):
         return Fault(error.what, error.why, error.do, error.where)
     if isinstance(error, ModuleNotFoundError) and (about := registry.backend_of(error.name or "")):
@@ -168,7 +168,7 @@ def explained(error: Exception) -> Fault:
 
 
 def load(sources: Sources, cache: Cache, under: registry.Loaded | None = None) -> registry.Loaded:
-    """Built-ins with the user's files and packages laid over them, once per worker; `under` is what lies there instead of built-ins."""
+    """Load the user's files and packages on top of the built-ins, once per worker; `under` replaces the built-ins."""
     registry.look_first(sources.paths)
     if sources not in cache:
         found = registry.built_ins() if under is None else under
@@ -182,7 +182,7 @@ def load(sources: Sources, cache: Cache, under: registry.Loaded | None = None) -
 
 
 def measure(job: Measure, loaded: registry.Loaded, send: Send, gate: Gate) -> str:
-    """Cases one after another; those under a fixed protocol share what is set up for them. Says why another process should go on."""
+    """Measure cases one after another; those under a fixed protocol share their setup. Return why another process should continue."""
     from steelyard.engine import fixed, weigh
 
     if job.settings.fixed is not None:
@@ -199,7 +199,7 @@ def measure(job: Measure, loaded: registry.Loaded, send: Send, gate: Gate) -> st
 
 
 def left_over(case: Case) -> str:
-    """What a case still holds, or that this can no longer be found out: then no other case should come here."""
+    """What a case has not released, or why that is unknown; if not empty, no other case should run here."""
     try:
         found: str = registry.load_backend(case.backend).unreturned()
     except ModuleNotFoundError:
@@ -210,7 +210,7 @@ def left_over(case: Case) -> str:
 
 
 def prepare(job: Prepare) -> None:
-    """Do ahead what the first case would wait for; what fails here fails again there, and is reported there."""
+    """Do in advance what the first case would wait for; what fails here fails again there, and is reported there."""
     from steelyard.engine.bench import forget_garbage, open_backend
 
     importlib.import_module("steelyard.engine.weigh")
@@ -226,7 +226,7 @@ def prepare(job: Prepare) -> None:
 
 
 def compare(job: Weigh, loaded: registry.Loaded, send: Send) -> None:
-    """Variants of one point against their base, all at once; if that cannot be done, the reason is the answer."""
+    """Compare variants of one point with their base, all together; if that fails, send the reason."""
     from steelyard.engine import pairs
 
     try:
@@ -241,7 +241,7 @@ def compare(job: Weigh, loaded: registry.Loaded, send: Send) -> None:
 
 
 def teller(send: Send) -> Callable[[str, float | None], None]:
-    """Progress goes out between blocks, as the sampler allows."""
+    """The function that sends progress, which the sampler calls between blocks."""
     return lambda phase, fraction: send(Phase(phase, fraction))
 
 

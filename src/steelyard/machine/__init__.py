@@ -1,1 +1,1 @@
-"""What this machine is and whether it is fit to measure."""
+"""Facts about this machine, and whether it is fit to measure."""

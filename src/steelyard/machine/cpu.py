@@ -1,4 +1,4 @@
-"""What the processor is and how it is set, read from /proc and /sys so that no tool need be installed or spawned."""
+"""Facts about the processor and its settings, read from /proc and /sys so that no tool has to be installed or started."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _CLOCK_NAMES = {"kvm-clock": "kvm", "hyperv": "hyperv", "xen": "xen"}
 
 
 def read(root: Path, path: str) -> str | None:
-    """The stripped text of a kernel file, or None: such files go missing, are forbidden, or fail on read."""
+    """The stripped text of a kernel file, or None: such files may be missing, forbidden or unreadable."""
     try:
         return (root / path).read_text(errors="replace").strip().strip("\0")
     except (OSError, ValueError):
@@ -48,13 +48,13 @@ def read(root: Path, path: str) -> str | None:
 
 
 def number(root: Path, path: str) -> int | None:
-    """A kernel file that holds one whole number."""
+    """The whole number in a kernel file; None if there is none."""
     text = read(root, path)
     return int(text) if text and re.fullmatch(r"-?\d+", text) else None
 
 
 def attempt(probe: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | None:
-    """A fact that cannot be had is null; no odd machine may stop a measurement."""
+    """Call a probe; None if it fails, so that an unusual machine does not stop a measurement."""
     try:
         return probe(*args, **kwargs)
     except Exception:
@@ -62,7 +62,7 @@ def attempt(probe: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | Non
 
 
 def affinity() -> list[int]:
-    """The CPUs this process may use; all of them where the system has no such notion."""
+    """The CPUs this process may use; all CPUs if the system has no affinity."""
     if hasattr(os, "sched_getaffinity"):
         return sorted(os.sched_getaffinity(0))
     return list(range(os.cpu_count() or 1))
@@ -100,7 +100,7 @@ def cpuinfo(root: Path) -> list[dict[str, str]]:
 
 
 def model(blocks: Iterable[dict[str, str]]) -> str | None:
-    """The name on the tin: x86 and POWER say it, ARM gives part numbers."""
+    """The processor's name: x86 and POWER give it, ARM gives part numbers."""
     for block in blocks:
         named = block.get("model name") or block.get("cpu") or block.get("cpu model")
         if named:
@@ -134,7 +134,7 @@ def parse_list(text: str) -> list[int]:
 
 
 def cores(root: Path, blocks: Iterable[dict[str, str]]) -> int | None:
-    """Physical cores: distinct (package, core) pairs, since SMT siblings share one."""
+    """Physical cores: distinct (package, core) pairs, because SMT siblings share one."""
     pairs = {(block.get("physical id", "0"), block["core id"]) for block in blocks if "core id" in block}
     if pairs:
         return len(pairs)
@@ -143,13 +143,13 @@ def cores(root: Path, blocks: Iterable[dict[str, str]]) -> int | None:
 
 
 def governor(root: Path, cpus: Iterable[int]) -> str | None:
-    """The frequency policy of the CPUs in use; several names where they differ."""
+    """The frequency policy of the CPUs in use; several names if they differ."""
     found = {read(root, f"{CPUS}/cpu{cpu}/cpufreq/scaling_governor") for cpu in cpus}
     return ", ".join(sorted(name for name in found if name)) or None
 
 
 def turbo(root: Path) -> str | None:
-    """`on`, `off`, or None where the system does not say."""
+    """`on`, `off`, or None if the system does not say."""
     stopped = number(root, f"{CPUS}/intel_pstate/no_turbo")
     if stopped is not None:
         return "off" if stopped else "on"
@@ -161,7 +161,7 @@ def turbo(root: Path) -> str | None:
 
 
 def smt(root: Path) -> bool | None:
-    """Whether two logical CPUs share a core here and now."""
+    """Whether two logical CPUs share a core now."""
     active = number(root, f"{CPUS}/smt/active")
     return None if active is None else bool(active)
 

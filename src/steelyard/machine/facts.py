@@ -1,4 +1,4 @@
-"""What this machine is: facts that go into every run, so that a reader can judge a number and tell what may be compared."""
+"""Facts about this machine that go into every run, so that a reader can judge a number and knows what may be compared."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def collect(cwd: Path | None = None, *, root: Path = ROOT) -> dict[str, Any]:
 
 
 def key(facts: dict[str, Any]) -> str:
-    """Twelve digits that agree when two machines may be compared: only facts that survive a reboot enter."""
+    """Twelve digits that are equal if two machines may be compared: made only from facts that survive a reboot."""
     chip, ram, gpus = _part(facts, "cpu"), _part(facts, "memory"), facts.get("gpus") or []
     lasting = {
         "model": chip.get("model"),
@@ -94,7 +94,7 @@ def memory(root: Path = ROOT) -> dict[str, int | None]:
 
 
 def cgroup(root: Path = ROOT) -> dict[str, Any]:
-    """The limits a container or service manager put on this process; the tightest of all the groups it is in."""
+    """The limits that a container or service manager set for this process; the tightest of all its groups."""
     quotas, limits, throttles = [], [], []
     for directory in attempt(lambda: list(_groups(root))) or []:
         quotas.append(_quota(directory))
@@ -143,7 +143,7 @@ def system(root: Path = ROOT) -> dict[str, str | None]:
 
 
 def release(root: Path = ROOT) -> dict[str, str]:
-    """The distribution's own description of itself."""
+    """The fields of os-release, which describe the distribution."""
     text = read(root, "etc/os-release") or read(root, "usr/lib/os-release") or ""
     pairs = (line.partition("=") for line in text.splitlines() if not line.startswith("#"))
     return {name.strip(): value.strip().strip("\"'") for name, sign, value in pairs if sign}
@@ -156,18 +156,18 @@ def load(root: Path = ROOT) -> list[float]:
 
 
 def compiler(name: str) -> str | None:
-    """The first line a compiler says about its version, asked only if it is there."""
+    """The first line of a compiler's `--version`; None if it is not installed."""
     said = ask(name, "--version")
     return said.splitlines()[0].strip() if said else None
 
 
 def packages() -> dict[str, str | None]:
-    """Installed versions from their metadata, ours from the code that runs; importing a framework here would cost seconds."""
+    """Versions of packages from their metadata, Steelyard's from the running code; importing a framework here would take seconds."""
     return {"steelyard": __version__, **{name: attempt(importlib.metadata.version, name) for name in PACKAGES}}
 
 
 def git(cwd: Path) -> dict[str, Any] | None:
-    """Which source was measured: one call, no lock taken, no hook or monitor of the repository started."""
+    """Commit, branch and whether files are changed: one call of git, without locks, hooks or monitors of the repository."""
     options = ["-c", "core.fsmonitor=false", "--no-optional-locks", "-C", str(cwd)]
     said = ask("git", *options, "status", "--porcelain=v2", "--branch", "--untracked-files=no", "--ignore-submodules=dirty")
     if said is None:
@@ -183,12 +183,12 @@ def git(cwd: Path) -> dict[str, Any] | None:
 
 
 def tracked(folder: Path) -> bool:
-    """Whether git knows any file of a folder."""
+    """Whether git tracks any file in a folder."""
     return bool(ask("git", "-C", str(folder), "ls-files", "--", "."))
 
 
 def ask(name: str, *words: str, patience: float = PATIENCE_S) -> str | None:
-    """What a program prints; None where it is not there or fails."""
+    """The output of a program; None if it is not installed or fails."""
     tool = shutil.which(name)
     if tool is None:
         return None

@@ -1,4 +1,4 @@
-"""How busy the machine was with other work while something was timed: the kernel's count of busy CPUs less our own share of it."""
+"""How busy the machine was with other work while something was timed: the kernel's count of busy CPUs minus our own share."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from pathlib import Path
 from steelyard.machine.cpu import ROOT, attempt, read
 
 SHORTEST = 0.1
-"""Seconds; the kernel counts in steps of a hundredth, which say little about less."""
+"""Seconds; the kernel counts in steps of a hundredth, which is too coarse for shorter spans."""
 BUSY = (0, 1, 2, 5, 6, 7)
-"""user, nice, system, irq, softirq and steal among the words of /proc/stat; the rest is idle, waiting, or counted already."""
+"""Places of user, nice, system, irq, softirq and steal in /proc/stat; the rest is idle, waiting, or already counted."""
 
 
 @dataclass
 class Others:
-    """CPUs that other processes, and other guests of the host, kept busy; None where it cannot be known."""
+    """CPUs that other processes, and other guests of the host, kept busy; None if that is unknown."""
 
     cpus: float | None = None
 
 
 @contextmanager
 def watch_others(root: Path = ROOT, now: Callable[[], float] = time.monotonic) -> Iterator[Others]:
-    """What else ran while the body did; a process that we started and that still runs counts as another."""
+    """Measure what else ran while the body did; a process that we started and that still runs counts as other work."""
     found = Others()
     begun, own, start = busy_seconds(root), own_seconds(), now()
     yield found
@@ -46,15 +46,15 @@ def busy_seconds(root: Path = ROOT) -> float | None:
 
 
 def own_seconds() -> float:
-    """CPU seconds of this process and of what it started and waited for."""
+    """CPU seconds of this process and of the child processes it has waited for."""
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(usage.ru_utime + usage.ru_stime for usage in used)
 
 
 def oom_kills(file: Path = Path("/proc/vmstat")) -> int:
-    """How often the kernel has ended a process for memory, since it started or in a control group; where it does not say, never.
+    """How often the kernel has killed a process for lack of memory, since boot or in a control group; 0 if it does not say.
 
-    Only where this grows is SIGKILL read as such an end.
+    A SIGKILL counts as such an end only if this number grows.
     """
     with suppress(OSError, ValueError, IndexError):
         words = file.read_text().split()

@@ -1,7 +1,7 @@
-"""What a whole run does to its machine: how busy the CPUs are, what its processes hold in memory, and its GPUs.
+"""Monitors the machine during a whole run: how busy the CPUs are, the memory of its processes, and its GPUs.
 
-One sampler serves a run from beginning to end, in the process that only waits for workers, never in one that is measured; its own cost is
-measured and reported with every figure. Clocks, power and heat while something is timed are the business of `telemetry`.
+One sampler runs from beginning to end, in the process that only waits for workers, never in one that is measured; its own cost is
+measured and reported with every figure. `telemetry` reads clocks, power and heat while something is timed.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ EVERY = 0.5
 CPU, MEMORY = "cpu", "rss"
 READINGS, COST = "readings", "cost"
 MANY_FAILURES = 5
-"""After this many failed readings in a row a warning is due."""
+"""Failed readings in a row after which there is a warning."""
 
 
 @dataclass(frozen=True)
 class GpuReading:
-    """How busy a GPU is, from 0 to 1, and the bytes of its memory that are taken, by everybody."""
+    """How busy a GPU is, from 0 to 1, and the bytes of its memory that all processes use."""
 
     utilisation: float
     memory: float
@@ -35,7 +35,7 @@ class GpuReading:
 
 @dataclass(frozen=True)
 class MonitorReading:
-    """One look: the share of all CPUs that was busy since the last one, the bytes that the processes hold, and each GPU by its name."""
+    """One reading: the share of all CPUs that was busy since the last one, the processes' resident bytes, and each GPU by its name."""
 
     at: float
     cpu: float | None
@@ -44,7 +44,7 @@ class MonitorReading:
 
 
 def visible_gpus(indices: Iterable[int] | None = None, words: str | None = None) -> dict[str, Meter]:
-    """The GPUs that frameworks call 0, 1, … here, by name `gpu0`, … and without `indices` all; CUDA_VISIBLE_DEVICES is followed."""
+    """The GPUs that frameworks call 0, 1, … as `gpu0`, …; all without `indices`; CUDA_VISIBLE_DEVICES is obeyed."""
     said = os.environ.get("CUDA_VISIBLE_DEVICES") if words is None else words
     listed = [word.strip() for word in said.split(",") if word.strip()] if said is not None else None
     found: dict[str, Meter] = {}
@@ -58,7 +58,7 @@ def visible_gpus(indices: Iterable[int] | None = None, words: str | None = None)
 
 
 class Monitor:
-    """Looks at this machine every so often between `start` and `stop`; `root` is the process whose descendants are looked at."""
+    """Reads this machine's load regularly between `start` and `stop`; `root` is the process whose descendants are measured."""
 
     def __init__(
         self, every: float = EVERY, gpus: Mapping[str, Meter] | None = None, root: int | None = None, proc: Path = ROOT,
@@ -72,19 +72,19 @@ class Monitor:
         self._told, self._told_cost, self._told_at = 0, 0.0, now()
 
     def start(self) -> None:
-        """Begin, with a reading at once."""
+        """Start, with a reading at once."""
         self._told_at, self.begun = self._now(), True
         self._sampler.start()
 
     def stop(self) -> dict[str, Any]:
-        """End, and say what was seen since the last `taken`."""
+        """Stop, and return what was read since the last `taken`."""
         if self.begun:
             self._sampler.stop()
         return self.taken()
 
     @property
     def cost(self) -> float:
-        """CPU seconds that looking has taken so far."""
+        """CPU seconds that readings have taken so far."""
         return self._sampler.cost
 
     @property
@@ -102,7 +102,7 @@ class Monitor:
         self.rows.append(MonitorReading(at, share, resident(tree(self._root)), gpus))
 
     def taken(self) -> dict[str, Any]:
-        """The readings since the last call: lowest, mean and highest of each quantity, and what looking cost of a core."""
+        """The readings since the last call: lowest, mean and highest of each quantity, and the share of a core that reading took."""
         rows, cost, now = self.rows[self._told :], self.cost, self._now()
         span, spent = now - self._told_at, cost - self._told_cost
         if not rows:
@@ -130,7 +130,7 @@ def spread(values: Sequence[float]) -> list[float]:
 
 
 def over_all(parts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """What several stretches of a run come to together, each by how many readings it has."""
+    """Combine the summaries of several parts of a run, each weighted by its number of readings."""
     known = [part for part in parts if isinstance(part.get(READINGS), int) and part[READINGS] > 0]
     readings = sum(part[READINGS] for part in known)
     found: dict[str, Any] = {}

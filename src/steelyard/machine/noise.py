@@ -16,7 +16,7 @@ MOST_REBUILDS = 10**6
 
 @dataclass(frozen=True)
 class CaseNoise:
-    """What weighing one case against itself gave.
+    """The result of comparing one case with itself.
 
     `sd` is the spread of the log-ratio between rebuilds and `cost` the seconds of one rebuild, both over the `rebuilds`
     that counted; `floor` is the spread between the base and the base built again.
@@ -37,9 +37,9 @@ class DeviceNoise:
 
     @property
     def spread(self) -> tuple[float, float]:
-        """The usual SD between rebuilds, and how many degrees of freedom a comparison of another case should give it.
+        """The usual SD between rebuilds, and the degrees of freedom with which a comparison of another case should use it.
 
-        These are few, because cases differ in noise far more than an SD from so many rebuilds would err.
+        These are few, because the noise of cases differs far more than the error of an SD from so many rebuilds.
         """
         return statistics.median(case.sd for case in self.cases.values()), FREEDOM
 
@@ -65,6 +65,6 @@ path, load, saved, save, check_writable = SHELF.path, SHELF.load, SHELF.saved, S
 
 
 def spread(key: str, device: str, threads: int) -> tuple[float, float] | None:
-    """What a comparison on this machine may know beforehand: an SD and its degrees of freedom, if noise was measured."""
+    """The usual SD of a comparison on this machine and its degrees of freedom; None if noise was not measured."""
     kept, _ = load(key, device, threads)
     return kept.spread if kept else None

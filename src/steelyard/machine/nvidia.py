@@ -1,4 +1,4 @@
-"""The NVIDIA GPUs of this host, asked through NVML or nvidia-smi so that no framework is imported and no context made."""
+"""Facts about the NVIDIA GPUs of this host, from NVML or nvidia-smi so that no framework is imported and no context made."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ Told = list[dict[str, Any]]
 
 
 def gpus() -> Told:
-    """Every GPU of the host with its driver and clock state; empty where there is none or nothing to ask."""
+    """Every GPU of the host with its driver and clock state; empty if there is none, or neither NVML nor nvidia-smi."""
     return asked(_describe, _FIELDS, parse_row)
 
 
 def asked(describe: Callable[[Any, int], dict[str, Any]], fields: Sequence[str], parse: Callable[[str], dict[str, Any] | None]) -> Told:
-    """Facts of every GPU through NVML, or else nvidia-smi; empty if neither answers."""
+    """Facts about every GPU from NVML, or else from nvidia-smi; empty if neither works."""
     if importlib.util.find_spec("pynvml") is not None:
         found = attempt(_by_nvml, describe)
         if found is not None:
@@ -77,7 +77,7 @@ def _by_tool(tool: str, fields: Sequence[str], parse: Callable[[str], dict[str, 
 
 
 def parse_row(line: str) -> dict[str, Any] | None:
-    """One line of nvidia-smi's CSV; a field it cannot answer is bracketed text and becomes null."""
+    """One line of nvidia-smi's CSV; a field without a value is bracketed text and becomes null."""
     cells = [cell.strip() for cell in line.split(",")]
     if len(cells) != len(_FIELDS) or not cells[0].isdigit():
         return None

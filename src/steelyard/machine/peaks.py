@@ -1,4 +1,4 @@
-"""What this machine can do at most: measured once and kept per user, with vendors' figures beside it for known GPUs."""
+"""The highest rates of this machine: measured once and kept per user, with vendors' figures for known GPUs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Peaks:
     filled: tuple[str, ...] = ()
 
     def source_of(self, format: str) -> str:
-        """Where the rate of one number format is from."""
+        """The source of one number format's rate."""
         return "datasheet" if format in self.filled else self.source
 
 
@@ -64,7 +64,7 @@ def datasheet(name: str | None) -> Peaks | None:
 
 
 def choose(measured: Peaks | None, name: str | None) -> Peaks | None:
-    """Peaks for a device: those measured here if it is that device, the vendor's for formats that were not, else none."""
+    """Peaks of a device: as measured here if it is that device, the vendor's for other formats; else the vendor's, or None."""
     if measured is None or (name and measured.name and measured.name != name):
         return datasheet(name)
     sheet = datasheet(name or measured.name)

@@ -1,4 +1,4 @@
-"""Trees of processes and what they hold in memory, from the kernel's own lists."""
+"""Trees of processes and their resident memory, from the kernel's own lists."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 
 def children(pid: int) -> list[int]:
-    """Direct children, zombies included, from the kernel's own list where it keeps one."""
+    """Direct children, zombies included, from the kernel's own list if it has one."""
     found: list[int] = []
     try:
         for task in Path(f"/proc/{pid}/task").iterdir():

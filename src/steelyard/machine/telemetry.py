@@ -1,6 +1,6 @@
 """Readings of the GPU during a measurement: clocks, power, temperature, throttling and energy, through NVML.
 
-A thread reads a few times a second; its own cost is measured and stored with what it read. Where there is no NVML
+A thread reads a few times a second; its own cost is measured and stored with the readings. Without NVML
 there is no telemetry, and the record says so.
 """
 
@@ -39,7 +39,7 @@ class MeterReading:
 
 
 class Meter:
-    """One NVIDIA device, asked directly."""
+    """Reads one NVIDIA device through NVML."""
 
     def __init__(self, nvml: Any, device: Any) -> None:
         self.nvml, self.device = nvml, device
@@ -55,7 +55,7 @@ class Meter:
             return None
 
     def row(self) -> MeterReading:
-        """Everything at once."""
+        """One reading of all quantities."""
         nvml, device = self.nvml, self.device
         return MeterReading(
             at=clocks.monotonic(),
@@ -69,11 +69,11 @@ class Meter:
         )
 
     def utilisation(self) -> float:
-        """The share of the last moments in which a kernel ran."""
+        """The share of NVML's last sampling period in which a kernel ran."""
         return 0.01 * _ask(lambda: self.nvml.nvmlDeviceGetUtilizationRates(self.device).gpu)
 
     def memory_used(self) -> float:
-        """Bytes that are taken, by everybody."""
+        """Bytes of memory that all processes use."""
         return _ask(lambda: self.nvml.nvmlDeviceGetMemoryInfo(self.device).used)
 
     def sm_clock(self) -> float:
@@ -86,7 +86,7 @@ class Meter:
         return int(value) if value == value else 0
 
     def energy(self) -> float | None:
-        """Joules since the driver was loaded, where the device counts them."""
+        """Joules since the driver was loaded; None if the device does not count them."""
         value = _ask(self.nvml.nvmlDeviceGetTotalEnergyConsumption, self.device)
         return value * 1e-3 if value == value else None
 
@@ -118,7 +118,7 @@ class Log:
         return {**ranges, "slowed_by": slowed, "readings": len(self.rows), "cost": round(self.cost / span, 6)}
 
     def arrays(self) -> Arrays:
-        """Every reading for the record's sidecar, so that a slow stretch of blocks can be laid beside the clock of that moment."""
+        """Every reading for the record's sidecar, so that slow blocks can be compared with the clock at that time."""
         if not self.rows:
             return {}
         found = {"telemetry_time": ("s", [row.at - self.rows[0].at for row in self.rows])}
@@ -127,9 +127,9 @@ class Log:
 
 
 class Sampler:
-    """Reads something every so often in a thread of its own, and counts the CPU seconds that this takes.
+    """Reads something at regular intervals in its own thread, and counts the CPU seconds that this takes.
 
-    One that cannot be read is tried again: what is missing shows in how many readings there are.
+    A failed reading is tried again at the next interval; the number of readings shows what is missing.
     """
 
     def __init__(self, read: Callable[[], None], every: float, name: str) -> None:
@@ -141,7 +141,7 @@ class Sampler:
         self._thread.start()
 
     def stop(self) -> None:
-        """Returns when the thread has ended."""
+        """End the thread and wait for it."""
         self._stop.set()
         self._thread.join()
 

@@ -1,1 +1,1 @@
-"""How to time fairly: clocks, schedules, samples, statistics, verification."""
+"""Fair timing: clocks, schedules, samples, statistics, verification."""

@@ -1,4 +1,4 @@
-"""Times inside of a run, such as that to the first token: their figures over all runs, and the raw series behind them."""
+"""Times inside a run, such as that to the first token: their figures over all runs, and the raw series behind them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _RATES = (("compute", "flops", "FLOP/s"), ("bandwidth", "bytes", "B/s"))
 
 
 def figures(readings: Sequence[Reading], amounts: Mapping[str, Amounts]) -> dict[str, Figure]:
-    """Each part's median over runs, percentiles of all raw times of a kind where there are enough, and rates of what parts do."""
+    """Each part's median over runs, percentiles of all raw times of a kind if there are enough, and rates for the amounts of each part."""
     found: dict[str, Figure] = {}
     for name in sorted({name for reading in readings for name in reading.parts}):
         values = np.asarray([reading.parts[name] for reading in readings if name in reading.parts], float) * 1e-9

@@ -1,7 +1,7 @@
-"""The roofline: the most a device allows at a task's intensity, how much of it was reached, and what holds the task back.
+"""The roofline: the highest rate of a device at a task's intensity, how much of it was reached, and what limits the task.
 
-A task does `flops` operations on `bytes` of data. No device does more than its peak rate, and none can be fed faster than
-its memory, so the attainable rate is `min(peak, intensity * bandwidth)`; the two meet at the ridge.
+A task does `flops` operations on `bytes` of data. No device computes faster than its peak rate, or gets data faster than
+its memory delivers, so the attainable rate is `min(peak, intensity * bandwidth)`; the two meet at the ridge.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ Bound = Literal["compute", "memory", "launch"]
 METRIC, PREDICTED = "roof", "predicted_time"
 """The share of the roof, and the seconds that the roof allows at best: `max(flops / peak, bytes / bandwidth)`, the share of the time."""
 TINY = 0.1
-"""Below this share of the roof the device is idle most of the time, so a host that is late is to blame."""
+"""Below this share of the roof the device is idle most of the time, so a slow host is the limit."""
 
 
 @dataclass(frozen=True)
 class Roof:
-    """The peaks of one device for one number format; `compute` is None where that format's peak is not known.
+    """The peaks of one device for one number format; `compute` is None if that format's peak is unknown.
 
-    `source` is where the peaks are from, measured or a datasheet; `compute_source` that of `compute`, where it is another.
+    `source` is where the peaks are from, measured or a datasheet; `compute_source` is that of `compute` if it differs.
     """
 
     compute: float | None
@@ -37,7 +37,7 @@ class Roof:
 
     @property
     def ridge(self) -> float | None:
-        """Operations per byte from which on arithmetic, not memory, is the limit."""
+        """Operations per byte above which arithmetic, not memory, is the limit."""
         return None if self.compute is None else self.compute / self.bandwidth
 
     def attainable(self, intensity: float) -> float | None:
@@ -46,17 +46,17 @@ class Roof:
 
     @property
     def sources(self) -> str:
-        """Where both peaks are from."""
+        """The sources of both peaks, in words."""
         return told_source(self.source if self.compute is None else self.compute_source or self.source, self.source)
 
     def source_for(self, metrics: Mapping[str, Figure]) -> str:
-        """The origin of the peaks that apply to a case with these figures."""
+        """The sources of the peaks that apply to a case with these figures."""
         compute, memory = sources_of(self.sources)
         return told_source(compute if "compute" in metrics else memory, memory if "bandwidth" in metrics else compute)
 
 
 def told_source(compute: str, memory: str) -> str:
-    """One word where both peaks of a roof have one source, and what is from where if not: `datasheet compute, measured memory`."""
+    """One word if both peaks of a roof have the same source, else the source of each: `datasheet compute, measured memory`."""
     return compute if compute == memory else f"{compute} compute, {memory} memory"
 
 
@@ -67,7 +67,7 @@ def sources_of(told: str) -> tuple[str, str]:
 
 
 def with_roof(record: Record, roof: Roof) -> Record:
-    """The record with its share of the roof, the time that the roof predicts, and its bound; unchanged where it did not work or
+    """The record with its share of the roof, the time that the roof predicts, and its bound; unchanged if it failed or
     does not say what it moves."""
     share = share_of(record.metrics, roof) if record.status == "ok" else None
     if share is None:
@@ -82,7 +82,7 @@ def with_roof(record: Record, roof: Roof) -> Record:
 
 
 def _shares_of_parts(metrics: Mapping[str, Figure], roof: Roof) -> dict[str, Figure]:
-    """The shares of the roof that prefill and decoding reach; they are limited on different sides of its ridge."""
+    """The shares of the roof that prefill and decoding reach; these are on different sides of its ridge."""
     found = {}
     for part in TOLD:
         own = {kind: metrics[name] for kind in ("compute", "bandwidth") if (name := f"{part}_{kind}") in metrics}
@@ -92,7 +92,7 @@ def _shares_of_parts(metrics: Mapping[str, Figure], roof: Roof) -> dict[str, Fig
 
 
 def share_of(metrics: Mapping[str, Figure], roof: Roof) -> Figure | None:
-    """Reached over attainable rate, the interval of the time carried along; the peaks themselves count as exact."""
+    """Reached rate divided by attainable rate, with the interval of the time; the peaks count as exact."""
     computed, moved = metrics.get("compute"), metrics.get("bandwidth")
     intensity = computed.value / moved.value if computed and moved else math.inf
     top, reached = (roof.attainable(intensity), computed) if computed else (roof.bandwidth, moved)
@@ -103,7 +103,7 @@ def share_of(metrics: Mapping[str, Figure], roof: Roof) -> Figure | None:
 
 
 def bound_of(record: Record, roof: Roof, share: float) -> Bound | None:
-    """What holds the task back: the host that launches it, memory, or arithmetic; None where bytes are not declared."""
+    """What limits the task: the host that launches it, memory, or arithmetic; None if its bytes are not declared."""
     if launch_bound(record, share):
         return "launch"
     computed, moved = record.metrics.get("compute"), record.metrics.get("bandwidth")

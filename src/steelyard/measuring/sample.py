@@ -1,4 +1,4 @@
-"""Sampling one task: calibrate, warm up until flat, then blocks or calls until precise enough or out of budget."""
+"""Samples one task: calibrate, warm up until flat, then time blocks or calls until precise enough or out of budget."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LONGEST = 1.5
 PROBES, PROBES_SLOW = 8, 3
 BINDINGS, PROBES_EMPTY = 5, 4
 UNLIKE = 0.25
-"""By how much calling an empty builtin may be cheaper than calling the empty Python function that stands for it."""
+"""By what share calling an empty builtin may be cheaper than calling the empty Python function used in its place."""
 SLOW_CALL = 1.0e-2
 WINDOW = 20
 FEWEST, FEWEST_SLOW, MOST = 6, 3, 200_000
@@ -54,7 +54,7 @@ class Sample:
 
     @property
     def usable(self) -> np.ndarray[Any, np.dtype[np.bool_]]:
-        """Blocks that count: the undisturbed ones, or all when too few would remain to stand for the rest."""
+        """Mask of the blocks that count: the undisturbed ones, or all if too few of these would remain."""
         clean = ~self.preempted
         return clean if clean.sum() >= max(FEWEST, 0.5 * len(clean)) else np.ones_like(clean)
 
@@ -66,18 +66,18 @@ class Sample:
 
     @property
     def interval(self) -> Interval:
-        """Median of the net time per call with its 95 % interval, which holds what is not known of the overhead too."""
+        """Median of the net time per call with its 95 % interval, which includes the uncertainty of the overhead."""
         return net_interval(self.per_call, self.doubt)
 
     @property
     def noise(self) -> str:
-        """Letter grade of the machine's calm during these blocks."""
+        """Letter grade of how quiet the machine was during these blocks."""
         return noise_grade(self.per_call, self.discarded)
 
 
 @contextmanager
 def quiet_collector() -> Iterator[None]:
-    """Keep the garbage collector out of timed regions, for every arm alike."""
+    """Keep the garbage collector out of timed regions of all arms."""
     enabled = gc.isenabled()
     gc.collect(1)
     gc.disable()
@@ -89,7 +89,7 @@ def quiet_collector() -> Iterator[None]:
 
 
 def throttled(tell: Tell) -> Tell:
-    """At most four events a second leave the worker, and only between blocks."""
+    """Limit events from the worker to four a second; they are sent only between blocks."""
     last = -math.inf
 
     def tell_seldom(phase: str, fraction: float | None) -> None:
@@ -121,12 +121,12 @@ def sample(
 
 
 def single(task: Task) -> bool:
-    """Tasks that must be prepared, cannot be repeated or time themselves get one call per block."""
+    """Whether a task gets one call per block: because it must be prepared, cannot be repeated or times itself."""
     return task.times_itself or task.prepare is not None or not task.repeatable
 
 
 def calibrate(loop: Loop, timer: Timer) -> int:
-    """Calls per block so that a block lasts what the timer asks (0.05-0.15 ms on a host), from the fastest of several probes."""
+    """Calls per block so that a block is as long as the timer needs (0.05-0.15 ms on a host), from the fastest of several probes."""
     best = math.inf
     calls, block = 1, timer.block
     for _ in range(24):
@@ -138,13 +138,13 @@ def calibrate(loop: Loop, timer: Timer) -> int:
 
 
 def fitting(seconds: float, timer: Timer) -> int:
-    """So many calls that take this long make a block as the timer asks; one where that would be far too long."""
+    """How many calls of this length make a block as long as the timer needs; one if that would be far too long."""
     wanted = min(timer.most, max(1, round(timer.block / max(seconds, 1e-10))))
     return wanted if wanted * seconds <= LONGEST * timer.block else 1
 
 
 def fastest(loop: Loop, calls: int) -> int:
-    """Nanoseconds of the fastest probe; a call far longer than a block is settled by fewer of them."""
+    """Nanoseconds of the fastest probe; a call far longer than a block needs fewer probes."""
     best = loop(calls)
     for done in range(1, PROBES):
         if done >= PROBES_SLOW and best * 1e-9 > SLOW_CALL:
@@ -154,10 +154,10 @@ def fastest(loop: Loop, calls: int) -> int:
 
 
 def empty_cost(task: Task, timer: Timer, calls: int) -> tuple[float, float]:
-    """Seconds that the loop itself adds to each call, by timing an empty function the same way; and how far that may be off.
+    """Seconds that the loop adds to each call, from timing an empty function the same way; and how far that may be off.
 
-    A loop is faster or slower by where its code lies, so several are bound, and the timed one may be like any of them. Of each
-    the fastest block counts: a slow moment here would be taken off every block.
+    The speed of a loop depends on where its code is in memory, so several are bound, and the timed one may be like any of them. Of each
+    the fastest block counts: a slow moment here would be subtracted from every block.
     """
     found = []
     for _ in range(BINDINGS):
@@ -171,7 +171,7 @@ def empty_cost(task: Task, timer: Timer, calls: int) -> tuple[float, float]:
 def warm_up(loop: Loop, timer: Timer, calls: int, settings: Settings, tell: Tell) -> tuple[float, int, str]:
     """Run blocks until a trend test over the last ones is flat and the clock is steady, or a quarter of the budget is spent.
 
-    A number of runs that was asked for has the first call in it, which came before.
+    A requested number of runs includes the first call, which was made before.
     """
     limit = settings.budget / 4 if settings.warmup is None else settings.warmup
     recent: list[float] = []
@@ -201,10 +201,10 @@ def collect(
     tell: Tell,
     look: Callable[[], None] | None = None,
 ) -> tuple[np.ndarray[Any, np.dtype[np.float64]], np.ndarray[Any, np.dtype[np.bool_]], str]:
-    """Blocks until the interval is as narrow as asked, the budget is spent, or the asked number of runs is done.
+    """Time blocks until the interval is as narrow as requested, the budget is spent, or the requested number of runs is done.
 
-    A tenth of the budget is always seen, so that a lucky quiet moment does not pass for precision. After a look the caches are not
-    as the task left them, so the next block goes untimed.
+    At least a tenth of the budget is always spent, so that a short quiet moment does not look like precision. After `look` the caches
+    are not as the task left them, so the next block is not timed.
     """
     look_at = random.SystemRandom().randrange(1, FEWEST_SLOW) if look else 0
     took: list[int] = []
@@ -235,7 +235,7 @@ def collect(
 
 
 def precise(took: list[int], hit: list[bool], calls: int, overhead: float, precision: float) -> bool:
-    """Whether the interval of the blocks so far is as narrow as asked; more of them say nothing more of the overhead."""
+    """Whether the interval of the blocks so far is as narrow as requested; more blocks would not make the overhead more precise."""
     so_far = Sample(np.asarray(took, float) * 1e-9, np.asarray(hit, bool), calls, overhead, 0, 0, "", "", "blocks")
     interval = median_interval(so_far.per_call)
     return interval.n >= 32 and interval.relative <= precision

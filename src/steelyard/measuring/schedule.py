@@ -2,7 +2,7 @@
 
 Drift cancels inside a round because its order is drawn and mirrored; memory placement cancels because the interval is
 taken over rebuilds, each with fresh buffers and fresh code. The base is built twice in every rebuild: the second one
-is a placebo, whose distance from the first is the noise floor, and serves as base as well.
+is a placebo, whose distance from the first is the noise floor, and which is also used as a base.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from steelyard.model.task import Reading, Task, clean_up, recorded
 PROBES = 3
 LONG_SHARE, SHORT_OF_TIME = 50, 4
 LOOKS = 0.7
-"""How often a rebuild is looked at after its blocks: the first ones likely, later ones seldom."""
+"""How likely the first rebuild is checked after its blocks; later ones are checked more rarely."""
 
 Build = Callable[[], Task]
 Check = Callable[[Sequence[Task]], None]
@@ -39,7 +39,7 @@ Check = Callable[[Sequence[Task]], None]
 class RawRound(NamedTuple):
     """One round, a value for each block in order of time: nanoseconds, CPU nanoseconds, whether something cut in, and the arm.
 
-    `parts` are the times inside of each block, by name, where tasks report some.
+    `parts` are the times inside each block, by name, if tasks report some.
     """
 
     took: tuple[int, ...]
@@ -52,7 +52,7 @@ class RawRound(NamedTuple):
 
 @dataclass
 class Weighing:
-    """A comparison in progress: its raw rounds so far, and how it goes on."""
+    """A comparison in progress: its raw rounds so far, and how it continues."""
 
     taken: list[RawRound] = field(default_factory=list)
     calls: tuple[int, ...] = ()
@@ -69,7 +69,7 @@ class Weighing:
     seen: tuple[int, int, float, float] | None = None
     """The rounds at the last look, its number, its share of the error, and the seconds spent by then."""
     broken: str = ""
-    """What ended it after that look."""
+    """The error that ended the comparison after that look."""
 
     @property
     def timed(self) -> float:
@@ -83,7 +83,7 @@ class Weighing:
         return sorted(set.intersection(*map(set, blocks))) if blocks else []
 
     def rounds(self, part: str = "") -> Rounds:
-        """What was measured, as arrays; or only the times of one part of each block, which have no CPU time of their own."""
+        """What was measured, as arrays; or only the times of one part of each block, which have no CPU times."""
         took, cpu, hits, order, group, parts = zip(*self.taken, strict=True)
         times = [[block[part] for block in blocks] for blocks in parts] if part else took
         return Rounds(
@@ -92,18 +92,18 @@ class Weighing:
         )  # fmt: skip
 
     def finding(self, head: int = 1, part: str = "") -> Finding:
-        """What the rounds say about one head, or one part of its runs, at the look that ended the measurement."""
+        """The result for one head, or one part of its runs, at the look that ended the measurement."""
         return find(self.rounds(part), head, peeked=self.stop == EVIDENCE, share=self.share)
 
     def fall_back(self, error: Exception) -> None:
-        """To what the last look saw: going on may not cost what was found before."""
+        """Return to the state of the last look, so that an error after it does not lose what was found before."""
         assert self.seen is not None
         rounds, self.looks, self.share, self.spent = self.seen
         del self.taken[rounds:]
         self.stop, self.broken = BUDGET, f"{type(error).__name__}: {error}"
 
     def of_group(self, number: int) -> Rounds:
-        """The rounds of the last rebuild alone."""
+        """Only the rounds of the last rebuild."""
         first = next(index for index, each in enumerate(self.taken) if each.group == number)
         return replace(self, taken=self.taken[first:]).rounds()
 
@@ -121,11 +121,11 @@ def weigh_arms(
     check: Check = lambda tasks: None,
     look: Check | None = None,
 ) -> Weighing:
-    """Measure arms interleaved until the margin is settled or the budget for it is spent; `builds` give each arm afresh, the base first.
+    """Measure arms interleaved until the margin is settled or the budget for it is spent; `builds` build each arm again, the base first.
 
-    `placebo` gives the base once more. `suite` is how many comparisons are decided together: the more there are, the more
-    evidence it takes to stop early. `patience` is how many seconds of wall time there are for all of it. `check` sees the last rebuild's
-    tasks once their timing is over, `look` those of some unpredictable others, before they are built again.
+    `placebo` builds the base once more. `suite` is how many comparisons are decided together: the more there are, the more
+    evidence is needed to stop early. `patience` is the wall time in seconds for all of it. `check` gets the last rebuild's
+    tasks after their timing, `look` those of some rebuilds chosen at random, before they are built again.
     """
     chance = random.SystemRandom()
     rng, tell = random.Random(seed), throttled(tell)
@@ -181,24 +181,24 @@ def weigh_arms(
 
 @dataclass
 class Arms:
-    """All arms as they are built now; they were built, bound and are warmed up in a drawn order."""
+    """All arms of one rebuild; they are built, bound and warmed up in a drawn order."""
 
     order: list[int]
     tasks: list[Task]
     loops: list[Loop]
     padding: list[Any]
     readings: list[list[Reading]]
-    """What runs of each arm have reported, where its task times itself."""
+    """What runs of each arm have reported, if its task times itself."""
 
     def keep(self, count: int) -> None:
-        """Let the last ones go."""
+        """Keep the first `count` arms and release the rest."""
         clean_up(self.tasks[count:])
         self.tasks, self.loops, self.readings = self.tasks[:count], self.loops[:count], self.readings[:count]
         self.order = [arm for arm in self.order if arm < count]
 
 
 def _rebuild(makers: Sequence[Build], timer: Timer, rng: random.Random) -> Arms:
-    """Every arm built afresh in drawn order, on a heap that is shifted by random padding, with code objects of its own."""
+    """Build every arm again in drawn order, on a heap shifted by random padding, with its own code objects."""
     padding: list[Any] = []
     tasks: dict[int, Task] = {}
     loops: dict[int, Loop] = {}
@@ -213,7 +213,7 @@ def _rebuild(makers: Sequence[Build], timer: Timer, rng: random.Random) -> Arms:
 
 
 def _settle(doing: Weighing, arms: Arms, timer: Timer, effort: Effort, began: float) -> None:
-    """What is found out once: calls per block, what a round takes, and whether CPU time may stand for it."""
+    """Find out once: calls per block, how long a round takes, and whether CPU time may replace wall time."""
     first = [loop(1) * 1e-9 for loop in arms.loops]
     building = timer.effort() - began
     if max(first) > effort.settings.budget / LONG_SHARE:
@@ -231,7 +231,7 @@ def _settle(doing: Weighing, arms: Arms, timer: Timer, effort: Effort, began: fl
 
 
 def own_code(task: Task) -> Task:
-    """The task with a copy of its function's code: where code lies is part of the placement, and the interpreter tunes it in place."""
+    """The task with a copy of its function's code: the place of code is part of the layout, and the interpreter tunes it in place."""
     fn = task.fn
     if not isinstance(fn, FunctionType):
         return task
@@ -242,10 +242,10 @@ def own_code(task: Task) -> Task:
 
 
 def _calls(tasks: Sequence[Task], loops: Sequence[Loop], timer: Timer) -> tuple[tuple[int, ...], float, float]:
-    """Calls per block of each arm, the same where they are of about the same speed, and the cost of an empty call with its doubt.
+    """Calls per block of each arm, equal if the arms have about the same speed, and the cost of an empty call with its uncertainty.
 
-    Unequal blocks would cost unequal amounts themselves, and that would pass for a difference. Where they seem far apart,
-    speeds are read once more, in turns: a device whose clock still climbs makes the arm that was looked at first seem slower.
+    Unequal blocks would have unequal overheads, which would look like a difference. If they seem far apart,
+    speeds are measured again, in turns: on a device whose clock still climbs the arm that was measured first seems slower.
     """
     counts = [1 if single(task) else calibrate(loop, timer) for task, loop in zip(tasks, loops, strict=True)]
     if max(counts) > 2 * min(counts):
@@ -261,14 +261,14 @@ def _calls(tasks: Sequence[Task], loops: Sequence[Loop], timer: Timer) -> tuple[
 
 
 def _steady(loops: Sequence[Loop], calls: Sequence[int], timer: Timer, until: float) -> None:
-    """Work until the clock of the device has stopped climbing after an idle time."""
+    """Run calls until the clock of the device has stopped climbing after an idle time."""
     while not timer.steady() and timer.effort() < until:
         for loop, count in zip(loops, calls, strict=True):
             loop(count)
 
 
 def _round(doing: Weighing, arms: Arms, timer: Timer, rng: random.Random, number: int) -> None:
-    """Every arm once in drawn order and once in reverse."""
+    """Time every arm once in drawn order and once in reverse."""
     loops, parts = arms.loops, list[Mapping[str, float]]()
     order = rng.sample(range(len(loops)), len(loops))
     order += order[::-1]

@@ -1,4 +1,4 @@
-"""Statistics without scipy, which a worker's environment may lack; scipy is the oracle in the tests."""
+"""Statistics without scipy, which a worker's environment may lack; the tests compare with scipy."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ class Interval:
 
     @property
     def ends(self) -> tuple[float, float] | tuple[None, None]:
-        """Both ends as figures have them: none where there were too few values for an interval."""
+        """Both ends for a figure: None if there were too few values for an interval."""
         return (self.low, self.high) if math.isfinite(self.low) and math.isfinite(self.high) else (None, None)
 
     @property
     def relative(self) -> float:
-        """Half-width as a share of the centre: what `--precision` asks for."""
+        """Half-width as a share of the centre, which `--precision` limits."""
         return math.inf if self.centre == 0 else max(self.high - self.centre, self.centre - self.low) / abs(self.centre)
 
 
@@ -95,10 +95,10 @@ def _fraction(x: float, a: float, b: float) -> float:
 
 @functools.lru_cache(maxsize=4096)
 def order_ranks(n: int, quantile: float = 0.5, confidence: float = 0.95) -> tuple[int, int] | None:
-    """Ranks (from 0) of the order statistics that hold a quantile with the asked confidence, or None when n is too small.
+    """Ranks (from 0) of the order statistics that enclose a quantile with the given confidence, or None if n is too small.
 
     Exact binomial: the count of values below the quantile is Binomial(n, quantile). Its mass beyond nine standard
-    deviations is below any confidence one could ask for, so the sum begins there.
+    deviations is negligible at any confidence in use, so the sum begins there.
     """
     tail = (1 - confidence) / 2
     first = max(0, math.floor(n * quantile - 9 * math.sqrt(n * quantile * (1 - quantile))))
@@ -118,11 +118,11 @@ def order_ranks(n: int, quantile: float = 0.5, confidence: float = 0.95) -> tupl
 
 
 def median_interval(values: Floats, confidence: float = 0.95) -> Interval:
-    """The median with an interval that stays honest when neighbouring values resemble each other.
+    """The median with an interval that stays valid if neighbouring values are correlated.
 
     The order-statistics interval assumes independence, which blocks in a row do not have; the spread of the medians of
-    contiguous batches sees slow drift. The wider of the two is reported on each side. Too few values, fewer than six for 95 %,
-    have no interval: their range would hold the median far less often than is said.
+    contiguous batches includes slow drift. The wider of the two is reported on each side. Too few values, fewer than six for 95 %,
+    have no interval: their range would contain the median far less often than the confidence says.
     """
     n = len(values)
     if n == 0:
@@ -142,11 +142,11 @@ def median_interval(values: Floats, confidence: float = 0.95) -> Interval:
 
 
 def net_interval(values: Floats, doubt: float) -> Interval:
-    """The median of times that something was subtracted from, which is known to within `doubt` itself.
+    """The median of times from which an overhead was subtracted that is known only to within `doubt`.
 
     If the rest may be zero, the interval starts at zero and ends at the largest possible time: no time is negative, and
-    one that cannot be told from zero is no divisor. Where every value is larger than the doubt, an interval that reaches below zero
-    comes from values that drift: the time is far from zero, and only not known well.
+    one that may be zero cannot be a divisor. If every value is larger than the doubt, an interval that reaches below zero
+    comes from values that drift: the time is far from zero, but not known well.
     """
     found = median_interval(values)
     low = found.centre - math.hypot(found.centre - found.low, doubt)
@@ -161,13 +161,13 @@ def net_interval(values: Floats, doubt: float) -> Interval:
 
 
 def time_figure(interval: Interval) -> Figure:
-    """A time as records have it: without an interval where there were too few values, and never below nothing."""
+    """A time for a record: without an interval if there were too few values, and never below zero."""
     low, high = (None if end is None else max(0.0, end) for end in interval.ends)
     return Figure(max(0.0, interval.centre), "s", "lower", low, high, interval.n)
 
 
 def quantile_interval(values: Floats, quantile: float, confidence: float = 0.95) -> Interval | None:
-    """A tail quantile with its exact interval; None where n cannot support it (fewer than ten values beyond it)."""
+    """A tail quantile with its exact interval; None if n is too small (fewer than ten values beyond it)."""
     n = len(values)
     if round(n * min(quantile, 1 - quantile), 6) < 10:
         return None
@@ -202,7 +202,7 @@ def trend(values: Sequence[float]) -> float:
 
 
 def noise_grade(values: Floats, discarded: float) -> str:
-    """A letter for how calm the machine was: relative interquartile spread, or too many discards."""
+    """A letter for how quiet the machine was: by the relative interquartile spread and the share of discarded blocks."""
     if len(values) < 4:
         return "?"
     low, centre, high = (float(v) for v in np.quantile(values, (0.25, 0.5, 0.75)))

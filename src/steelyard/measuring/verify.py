@@ -1,4 +1,4 @@
-"""Is the answer still right? Outputs are compared leaf by leaf, each kind of difference in its own words."""
+"""Checks whether an answer is still right: outputs are compared leaf by leaf, with a message for each kind of difference."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Array = Any
 
 
 class LeafLike(Protocol):
-    """One output array with its place and format; `there` and `space` are for one that lies on a device."""
+    """One output array with its place and format; `there` and `space` are for one on a device."""
 
     @property
     def path(self) -> str: ...
@@ -43,7 +43,7 @@ class LeafLike(Protocol):
 
 
 def is_floating(dtype: str) -> bool:
-    """Whether a format by one of our names, or by its framework's, holds fractions."""
+    """Whether a format, by our name or its framework's, is a floating or complex one."""
     return dtype.removeprefix("torch.").startswith(("fp", "bf", "float", "bfloat", "complex"))
 
 
@@ -52,7 +52,7 @@ def _is_complex(dtype: str) -> bool:
 
 
 def _both(got: LeafLike, want: LeafLike) -> tuple[Any, Any, Any]:
-    """Two arrays with what computes with them: where they lie, if that is one device, and else as numpy reads them."""
+    """Two arrays with the module that computes with them: on their device if it is the same, else as numpy arrays."""
     one, other = got.there, want.there
     if one is None or other is None or one.device != other.device:
         return got.data, want.data, np
@@ -60,7 +60,7 @@ def _both(got: LeafLike, want: LeafLike) -> tuple[Any, Any, Any]:
 
 
 def _wide(array: Any, space: Any, complex_too: bool) -> Any:
-    """In double precision."""
+    """An array in double precision."""
     dtype = space.complex128 if complex_too else space.float64
     if space is not np:
         return array.to(dtype)
@@ -69,14 +69,14 @@ def _wide(array: Any, space: Any, complex_too: bool) -> Any:
 
 
 def side_by_side(got: LeafLike, want: LeafLike) -> tuple[Array, Array, Any]:
-    """Two arrays in double precision where they lie, or on the host, with the functions that work on them there."""
+    """Two arrays in double precision on their device, or on the host, with the module whose functions work on them."""
     mine, theirs, space = _both(got, want)
     complex_too, _ = _formats(got, want)
     return _wide(mine, space, complex_too), _wide(theirs, space, complex_too), space
 
 
 def _first_that_works(leaf: LeafLike, work: Callable[[Any, Any], float]) -> float:
-    """A figure of an array where it lies, or on the host if its device has no room for that, or no way."""
+    """A figure of an array, computed on its device, or on the host if the device lacks the memory or the operation."""
     if leaf.there is not None:
         with contextlib.suppress(RuntimeError, NotImplementedError):
             return work(_wide(leaf.there, leaf.space, _is_complex(leaf.dtype)), leaf.space)
@@ -94,7 +94,7 @@ def infinite(leaf: LeafLike) -> int:
 
 
 def same_values(one: LeafLike, other: LeafLike) -> bool:
-    """Whether two arrays hold the same values, of which some may be no numbers."""
+    """Whether two arrays have the same values; NaN equals NaN."""
     mine, theirs, _ = _both(one, other)
     try:
         return _same(mine, theirs)
@@ -109,7 +109,7 @@ def _same(mine: Any, theirs: Any) -> bool:
 def tolerance(
     dtype: str, asked: tuple[float | None, float | None] = (None, None), own: tuple[float, float] | None = None
 ) -> tuple[float, float]:
-    """Relative and absolute tolerance: the user's word first, then the task's, then the format's."""
+    """Relative and absolute tolerance: the user's first, then the task's, then the format's."""
     whole = dtype.removeprefix("torch.").startswith(("int", "uint", "bool"))
     usual = own or (EXACT if whole else TOLERANCES.get(dtype, TOLERANCES["fp32"]))
     found = (usual[0] if asked[0] is None else asked[0], usual[1] if asked[1] is None else asked[1])
@@ -133,9 +133,9 @@ def compare(
 
     An element passes when |got - want| <= atol * rms(want) + rtol * |want|: the absolute part scales with the output, so wrong small
     outputs are not accepted. `same_dtype` is off when the reference was computed in higher precision. With `norm`, gradients and updates
-    pass as whole arrays, since in half precision their elements scatter: the norm of the error is at most that share of the array's own,
-    and the length along the reference is off by half of that at most, which noise hardly moves and a wrong scale does; with `whole` all
-    arrays do, for formats of few bits. The loss is one number and has the relative tolerance alone.
+    are checked as whole arrays, because in half precision their elements scatter: the norm of the error is at most that share of the
+    array's, and the length along the reference is off by at most half of that, which noise hardly changes but a wrong scale does; with
+    `whole` all arrays are, for formats of few bits. The loss is one number and has only the relative tolerance.
     """
     if len(got) != len(want):
         return Verification("failed", against, f"{len(got)} output arrays instead of {len(want)}")
@@ -158,7 +158,7 @@ def compare(
 
 
 def _compared(got: LeafLike, want: LeafLike, rtol: float, atol: float, norm: float | None) -> str | tuple[str, float, float]:
-    """The values where they lie, or on the host if their device has no room to compare them, or no way."""
+    """Compare the values on their device, or on the host if the device lacks the memory or the operation."""
     mine, theirs, space = _both(got, want)
     try:
         return _values(mine, theirs, space, _formats(got, want), rtol, atol, norm)
@@ -169,12 +169,12 @@ def _compared(got: LeafLike, want: LeafLike, rtol: float, atol: float, norm: flo
 
 
 def _formats(got: LeafLike, want: LeafLike) -> tuple[bool, bool]:
-    """Whether either of two arrays is complex, and whether either holds fractions."""
+    """Whether either of two arrays is complex, and whether either is floating or complex."""
     return _is_complex(got.dtype) or _is_complex(want.dtype), is_floating(got.dtype) or is_floating(want.dtype)
 
 
 def is_gradient(path: str) -> bool:
-    """Whether an output is a gradient or what an optimizer made of one."""
+    """Whether an output is a gradient or an optimizer's update."""
     return path.startswith(GRADIENTS)
 
 
@@ -203,7 +203,7 @@ def _structure(got: LeafLike, want: LeafLike, same_dtype: bool) -> str | None:
 def _values(
     raw: Array, raw_want: Array, space: Any, formats: tuple[bool, bool], rtol: float, atol: float, norm: float | None
 ) -> str | tuple[str, float, float]:
-    """What is wrong with the values, the largest error and the largest relative one; one text where there is no number for it."""
+    """What is wrong with the values, the largest error and the largest relative one; only a text if there are no such numbers."""
     if not math.prod(raw.shape):
         return "", 0.0, 0.0
     complex_too, fractions = formats
@@ -240,7 +240,7 @@ def _values(
 
 
 def _as_a_whole(got: Array, want: Array, error: Array, norm: float, space: Any) -> tuple[str, float, float]:
-    """By norm: the error as a share of the reference, and how long the part along the reference is."""
+    """Check by norm: the error as a share of the reference, and the length of the part along the reference."""
     unit = max(float(space.abs(want).max()), float(space.abs(got).max())) or 1.0
     got, want = got / unit, want / unit
     length = float(space.linalg.norm(want))
@@ -255,7 +255,7 @@ def _as_a_whole(got: Array, want: Array, error: Array, norm: float, space: Any) 
 
 
 def _scale(size: Array, space: Any) -> float:
-    """Root mean square, but not far above the usual size: one huge value, such as a mask, must not wave the rest through."""
+    """Root mean square, but not far above the usual size: one huge value, such as a mask, must not make the rest pass."""
     largest = float(size.max())
     if not largest:
         return 0.0

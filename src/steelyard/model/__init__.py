@@ -1,1 +1,1 @@
-"""Plain data, standard library only: the nouns everything else is a function of."""
+"""Plain data with only the standard library: the types that everything else works on."""

@@ -42,7 +42,7 @@ LONGEST, LONGEST_ASIDE = 20, 8
 
 
 def verdict_document(judgement: Judgement) -> dict[str, Any]:
-    """The content of verdict.json: every finding with its effect in words, and its ratio under a name that says of what."""
+    """The content of verdict.json: every finding with its effect in words; a ratio of times is named `time_ratio`."""
     found = json.loads(codec.encode(judgement))
     found["findings"] = [
         {**_named(plain), "effect": finding.effect} for plain, finding in zip(found["findings"], judgement.findings, strict=True)
@@ -58,7 +58,7 @@ def verdict_document(judgement: Judgement) -> dict[str, Any]:
 
 
 def delta_document(delta: Delta) -> dict[str, Any]:
-    """A delta as data, by the same names."""
+    """A delta as data, with the same names as in verdict.json."""
     return {**_named(json.loads(codec.encode(delta))), "effect": delta.effect}
 
 
@@ -110,7 +110,7 @@ def verdict_page(judgement: Judgement, *, width: int = 100) -> Text:
 
 
 def _style(judgement: Judgement) -> str:
-    """Red and green are for what is confirmed; a regression between runs made apart is not."""
+    """Red and green are for confirmed results; a regression between separate runs is not confirmed."""
     if judgement.outcome == "pass":
         return "bold" if judgement.of(*OPEN) else "bold green"
     sure = judgement.outcome == "failed" or any(item.paired for item in judgement.of("regression") if item.counts)
@@ -118,7 +118,7 @@ def _style(judgement: Judgement) -> str:
 
 
 def _table(found: Sequence[Judged], width: int) -> Iterator[Text]:
-    """A line per finding, with its values on a line of their own where a name is too long; findings not shown are counted."""
+    """A line per finding, with its values on a separate line if a name is too long; findings not shown are counted."""
     shown = found[: LONGEST if found[0].counts else LONGEST_ASIDE]
     several = {finding.metric for finding in found} != {"time"}
     rows = [(clean(finding.case), _change(finding, several), figures_text(finding)) for finding in shown]

@@ -8,7 +8,7 @@ from steelyard.report.cells import cut
 
 
 def wrap_text(line: str, width: int) -> list[str]:
-    """A line of prose, of a traceback or of code; words longer than the width are broken where it ends."""
+    """A line of prose, of a traceback or of code; words longer than the width are broken at the width."""
     width = max(width, 4)
     indent = " " * min(len(line) - len(line.lstrip(" ")), width // 2)
     pieces = [indent]
@@ -35,6 +35,6 @@ def wrap_words(text: str, width: int) -> list[str]:
 
 
 def wrap_facts(text: str, width: int) -> list[str]:
-    """An `a · b · c` line broken between its words, and inside of them only where one is longer than the width: none of it is lost."""
+    """Break an `a · b · c` line between its words, and inside a word only if it is longer than the width; nothing is lost."""
     fits = all(cell_len(word) <= width for word in text.split(" · "))
     return wrap_words(text, width) if fits else wrap_text(text, width)

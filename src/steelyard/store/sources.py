@@ -1,4 +1,4 @@
-"""The user's own files behind a run, by hash: which files and hashes a run recorded, and whether all of its records are of the same
+"""The user's own files that a run used, by hash: which files and hashes a run recorded, and whether all its records are of the same
 code."""
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ def told(sources: Mapping[str, str], records: Iterable[Record]) -> dict[str, str
 
 
 def files_of(record: Record) -> dict[str, str]:
-    """The files that a record was the first to load, or to load in this version."""
+    """The files that a record loaded first, or first in this version."""
     return {key.removeprefix(FILE): digest for key, digest in record.source.items() if key.startswith(FILE)}
 
 

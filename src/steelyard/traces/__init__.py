@@ -1,1 +1,1 @@
-"""Execution traces: the operators of a recorded step with their arguments, read as a stream and judged, never executed."""
+"""Execution traces: the operators of a recorded step with their arguments, read as a stream and checked, never executed."""

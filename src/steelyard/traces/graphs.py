@@ -1,4 +1,4 @@
-"""A trace as a graph for other programs: who ran inside whom, and which storage went from one operator to the next."""
+"""A trace as a graph for other programs: which node ran inside which, and which storage one operator passed to the next."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from steelyard.traces.steps import Trace
 
 Edge = tuple[int, int, Literal["parent", "data"]]
 KEYS = {"name": "string", "kind": "string", "op": "string", "seconds": "double"}
-"""The label of a node."""
+"""The attributes of a node, and their types."""
 UNPRINTABLE = {code: None for code in range(32) if code not in (9, 10, 13)}
-"""Characters that XML cannot hold in any form."""
+"""Characters that XML cannot contain in any form."""
 
 
 def edges(trace: Trace) -> Iterator[Edge]:
-    """Parent to child, and for outermost operators from the one that wrote a storage last to each that reads it."""
+    """Yield edges from parent to child, and between outermost operators from the last that wrote a storage to each that reads it."""
     for node in trace.nodes:
         if node.parent != node.id and node.parent in trace.by_id:
             yield node.parent, node.id, "parent"
@@ -30,7 +30,7 @@ def edges(trace: Trace) -> Iterator[Edge]:
 
 
 def graphml(trace: Trace) -> Iterator[str]:
-    """The graph as GraphML, line by line."""
+    """Yield the graph as GraphML, line by line."""
     yield '<?xml version="1.0" encoding="UTF-8"?>\n<graphml xmlns="http://graphml.graphdrawing.org/xmlns">\n'
     for name, form in KEYS.items():
         yield f'  <key id="{name}" for="node" attr.name="{name}" attr.type="{form}"/>\n'
@@ -47,7 +47,7 @@ def graphml(trace: Trace) -> Iterator[str]:
 
 
 def dot(trace: Trace) -> Iterator[str]:
-    """The graph in the language of Graphviz, line by line."""
+    """Yield the graph in the language of Graphviz, line by line."""
     yield "digraph trace {\n  rankdir=TB;\n  node [shape=box];\n"
     shapes = {"operator": "box", "label": "ellipse", "communication": "hexagon", "triton": "component", "kernel": "note"}
     for node in trace.nodes:
@@ -58,7 +58,7 @@ def dot(trace: Trace) -> Iterator[str]:
 
 
 def kind_of(node: TraceNode) -> str:
-    """What a node is, in one word."""
+    """The kind of a node, in one word."""
     if node.on_device:
         return "kernel"
     if node.is_communication:

@@ -1,1 +1,1 @@
-"""Ways of running a task, one file per family."""
+"""Variants, which are ways to run a task, one file per family."""

@@ -1,4 +1,4 @@
-"""torch.compile for XLA: dynamo captures the graph once, and no call traces it again as lazy tensors do."""
+"""torch.compile for XLA: dynamo captures the graph once, and calls do not trace it again, as they do with lazy tensors."""
 
 from __future__ import annotations
 

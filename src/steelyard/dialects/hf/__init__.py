@@ -1,4 +1,4 @@
-"""Hugging Face's benchmark_v2: text generation measured by bench files of the users' own, or by levels of configs."""
+"""Hugging Face's benchmark_v2: text generation measured by users' own bench files, or by levels of configs."""
 
 from steelyard.model.dialect import Dialect
 

@@ -1,5 +1,5 @@
-"""One bench file in a worker: imported, its runner found and called with the arguments it takes, and its outcome reported to the
-conductor."""
+"""Run one bench file in a worker: import it, find its runner, call that with the arguments it takes, and report the outcome to
+the conductor."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from steelyard import registry
 from steelyard.engine.driving import Runner
 
 OURS = ("preset", "variants")
-"""An argument passed only to benches that name it, since the original's runners do not have it."""
+"""Arguments passed only to benches that name them, because the original's runners lack them."""
 
 
 class PipeLog(logging.Handler):
-    """A bench's log, line by line to the conductor."""
+    """Sends a bench's log to the conductor, line by line."""
 
     def __init__(self, tell: Callable[[Mapping[str, Any]], None]) -> None:
         super().__init__()
         self.tell = tell
 
     def emit(self, record: logging.LogRecord) -> None:
-        """One line, with its level."""
+        """Send one line, with its level."""
         self.tell({"log": self.format(record), "level": record.levelname})
 
 
 def run(file: Path, words: Sequence[str], runner: Runner, asked: Counter[str]) -> None:
-    """Run it; an exception of the bench ends the job and is reported as the bench's."""
+    """Run a bench file; an exception of the bench ends the job and is reported as the bench's."""
     given = json.loads(words[0])
     log = logging.getLogger("benchmark_v2")
     log.setLevel(given.pop("log_level", "INFO"))
@@ -55,7 +55,7 @@ def run(file: Path, words: Sequence[str], runner: Runner, asked: Counter[str]) -
 
 
 def taken(function: Callable[..., Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments for a runner: those it names, or all of the original's if it takes any."""
+    """The arguments for a runner: those it names, or all of the original's if it takes any keyword."""
     parameters = inspect.signature(function).parameters
     anything = any(item.kind is item.VAR_KEYWORD for item in parameters.values())
     return {name: value for name, value in given.items() if name in parameters or (anything and name not in OURS)}

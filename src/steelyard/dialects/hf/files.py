@@ -1,4 +1,4 @@
-"""The files of the first version: results of a model's scenarios, and the summary of a run."""
+"""The result files of the first version, and helpers for all files of benchmark_v2."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 UNITS = {"latency": "seconds", "time_to_first_token": "seconds", "time_per_output_token": "seconds", "tokens_per_second": "tokens/sec"}
-"""What is measured, by the original's names; the third is a later version's."""
+"""The units of the measured values, by the original's names; the third is from a later version."""
 STAMP = "%Y%m%d_%H%M%S"
 
 
 def plain(value: Any) -> Any:
-    """A value for JSON; types that JSON lacks become text."""
+    """A value as plain data for JSON; types that JSON lacks become text."""
     if hasattr(value, "plain"):
         return plain(value.plain())
     if is_dataclass(value) and not isinstance(value, type):
@@ -31,14 +31,14 @@ def plain(value: Any) -> Any:
 
 
 def free(path: Path) -> Path:
-    """A free file name, if two files are written in one second."""
+    """A path that does not exist yet, for the case that two files are written in the same second."""
     return next(
         found for found in (path, *(path.with_stem(f"{path.stem}_{number}") for number in range(2, 100))) if not found.exists()
     )  # fmt: skip
 
 
 def save_results(folder: Path, model: str, results: Mapping[str, Mapping[str, Any]]) -> Path:
-    """`FOLDER/MODEL/MODEL_benchmark_DATE_TIME.json`."""
+    """Write `FOLDER/MODEL/MODEL_benchmark_DATE_TIME.json` and return its path."""
     name = "_".join(part for part in str(model).replace("\\", "/").split("/") if part not in ("", ".", "..")) or "model"
     path = free(folder / name / f"{name}_benchmark_{datetime.now().strftime(STAMP)}.json")
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -55,7 +55,7 @@ class TimingResult:
 
 
 def create_config_variants(base_config: ScenarioConfig, variant_configs: Mapping[str, Sequence[Any]]) -> list[ScenarioConfig]:
-    """Every combination of some fields' values, in the order given, each a config of its own named by them."""
+    """A config for every combination of some fields' values, in the order given, named by those values."""
     known = {item.name for item in fields(base_config)}
     for name in variant_configs:
         if name not in known:

@@ -1,4 +1,4 @@
-"""PARAM: operator benchmarks from configs of JSON."""
+"""PARAM: operator benchmarks from JSON configs."""
 
 from steelyard.model.dialect import Dialect, Program
 

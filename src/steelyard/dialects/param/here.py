@@ -1,4 +1,4 @@
-"""Configs and calls measured in the calling process, by the same engine; a crash of an operator is then the caller's."""
+"""Measure configs and calls in the calling process, with the same engine; if an operator crashes, so does the caller."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from steelyard.registry import Loaded
 
 Executor = Callable[[Any, Any], Mapping[str, Any]]
-"""Runs one prepared call (`forward`, `args`, `kwargs`) and returns its metric; it also gets `op`, `id` and the options."""
+"""Runs one prepared call (`forward`, `args`, `kwargs`) and returns its metric; also receives `op`, `id` and the options."""
 
 
 def run(source: expand.Source, asked: Options, executor: Executor | None = None, own: Loaded | None = None) -> list[Line]:
-    """The records of a config; `own` are operators, iterators and generators that this process registered."""
+    """Run a config and return its records; `own` are operators, iterators and generators that this process registered."""
     from steelyard.backends._torch_state import as_it_was
     from steelyard.dialects.param.config import packages
     from steelyard.dialects.param.session import select
@@ -59,7 +59,7 @@ def run(source: expand.Source, asked: Options, executor: Executor | None = None,
 def measure(
     forward: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], label: str, asked: Options, operator: Any = None
 ) -> dict[str, Any]:
-    """Time one function over its arguments and return the `metric` of a record; `operator` may have a backward pass of its own."""
+    """Time one function over its arguments and return the `metric` of a record; `operator` may have its own backward pass."""
     from steelyard.backends._torch_state import as_it_was
     from steelyard.dialects.param.sink import metric_of
     from steelyard.engine.bench import open_backend
@@ -78,7 +78,7 @@ def measure(
 
 
 def settled(given: Mapping[str, Any]) -> Options:
-    """Options that make sense together; changes are warnings."""
+    """Return consistent options; each change is a warning."""
     asked, told = settle(Options.from_plain(given))
     for text in told:
         warnings.warn(text, stacklevel=4)

@@ -40,10 +40,10 @@ RENAMED: Mapping[str, Mapping[str, str]] = {
 
 
 class NameFinder(NameServer):
-    """Answers for every module of PARAM's library; one that we do not have is reported as missing, even where PARAM is installed."""
+    """Answers for every module of PARAM's library; one that we do not have is reported as missing, even if PARAM is installed."""
 
     def find_spec(self, fullname: str, path: object, target: object = None) -> ModuleSpec | None:
-        """Our module for a name; None for other names."""
+        """Return our module for a name; None for other names."""
         if fullname != ROOT.partition(".")[0] and not fullname.startswith(f"{ROOT.partition('.')[0]}."):
             return None
         if not f"{ROOT}.".startswith(f"{fullname}.") and fullname.removeprefix(f"{ROOT}.") not in MODULES:
@@ -52,7 +52,7 @@ class NameFinder(NameServer):
         return ModuleSpec(fullname, self, is_package=True)
 
     def names_of(self, module: str) -> Mapping[str, Any]:
-        """Names of our library, some of them under another one."""
+        """Return our library's objects by the names in one of PARAM's modules; some are renamed."""
         place = module.removeprefix(f"{ROOT}.")
         ours = {name: value for library in LIBRARY for name, value in vars(importlib.import_module(library)).items()}
         names = {**{name: name for name in MODULES.get(place, ())}, **RENAMED.get(place, {})}

@@ -1,4 +1,4 @@
-"""A PARAM config as an experiment of ours: every config is a case of one workload, with its id as a label beside it."""
+"""Convert a PARAM config to our experiment: every config is a case of one workload, with its id as label."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from steelyard.traces.calls import UniqueCall
 WORKLOAD = "call/torch"
 CLOCKS: dict[str, Clock] = {"discrete": "discrete", "continuous": "continuous", "continuous_events": "events"}
 NO_LIMIT = 1e8
-"""Seconds that a config may take where no limit is asked for: three years."""
+"""Seconds that a config may take if no limit is set: three years."""
 
 
 def experiment(sheet: Sheet) -> Experiment:
-    """One matrix per config, so that what is asked on the command line applies to each; mistakes stand beside those that can run."""
+    """Return one matrix per config, so that command-line options apply to each, with the mistakes beside them."""
     matrices = tuple(Matrix((WORKLOAD,), axes(config), origin=_origin(sheet, config), label=config.full_id) for config in sheet.configs)
     return Experiment(sheet.source, matrix=matrices, mistakes=tuple(map(str, sheet.mistakes)))
 
 
 def asked(sheet: Sheet, configs: Sequence[Config], options: Options, files: Sequence[str]) -> Experiment:
-    """The configs as `as param` runs them: bare calls, a fixed number of them, one worker for all."""
+    """Return the configs as `as param` runs them: a fixed number of bare calls, and one worker for all."""
     device, variant, threads = (options.device.partition(":")[0],), (_variant(options),), (options.threads,)
     matrices = tuple(
         Matrix(
@@ -44,13 +44,13 @@ def asked(sheet: Sheet, configs: Sequence[Config], options: Options, files: Sequ
 
 
 def settings(options: Options) -> Settings:
-    """How calls are timed, watched and kept apart."""
+    """Return how calls are timed, monitored and isolated."""
     limit = options.timeout or NO_LIMIT
     return Settings(fixed=protocol(options), verify=False, telemetry=False, isolate="none", timeout=limit)
 
 
 def case_of(config: Config, options: Options) -> Case:
-    """The same for one config, in a process that runs it itself."""
+    """Return the case of one config, for a process that runs it itself."""
     params = {"build": None, **{key: value for key, (value,) in axes(config, options.seed).items()}}
     device = options.device.partition(":")[0]
     return Case(WORKLOAD, sorted_pairs(params), "torch", _variant(options), "call", device, options.threads)
@@ -62,7 +62,7 @@ def _variant(options: Options) -> str:
 
 
 def protocol(options: Options) -> Fixed:
-    """How calls are timed, in our words."""
+    """Return our protocol for timing the calls."""
     flush = options.cuda_l2_cache == "off" and options.on_cuda and options.exec_mode == "discrete"
     return Fixed(
         options.warmup, options.iteration, CLOCKS[options.exec_mode], options.backward, 1 if options.pt2_model else 0, flush,
@@ -71,14 +71,14 @@ def protocol(options: Options) -> Fixed:
 
 
 def axes(config: Config, seed: int | None = None) -> dict[str, tuple[Any, ...]]:
-    """The parameters of a config's case; what is usual is left to the workload, and `seed` is for a config without one."""
+    """The parameters of a config's case; defaults are left to the workload, and `seed` is for a config without one."""
     build, input = map(_with_generator, map(_bare, (config.build, config.input)), config.generators)
     asked = {"build": build, "seed": seed if config.seed is None else config.seed}
     return {"op": (config.op,), **{key: (value,) for key, value in asked.items() if value is not None}, "input": (input,)}
 
 
 def _bare(value: Any) -> Any:
-    """A spec without its remarks: what is said about an argument is no part of what is measured."""
+    """Return a spec without its remarks, which do not affect what is measured."""
     if isinstance(value, list):
         return [_bare(item) for item in value]
     if not isinstance(value, dict):
@@ -88,7 +88,7 @@ def _bare(value: Any) -> Any:
 
 
 def _with_generator(spec: Any, name: str) -> Any:
-    """A spec whose arguments another than the default generator makes names it."""
+    """Add the generator's name to a spec, unless it is the default one."""
     return {**spec, "generator": name} if isinstance(spec, dict) and name not in ("", DEFAULT_GENERATOR) else spec
 
 
@@ -97,7 +97,7 @@ def _origin(sheet: Sheet, config: Config) -> str:
 
 
 def tidy(experiment: Experiment) -> Experiment:
-    """The same with neighbours that differ in their input alone under one matrix, as a person would write it in a file."""
+    """Merge neighbouring matrices that differ only in their input, as a person would write them in a file."""
     return replace(experiment, matrix=tuple(_gathered(experiment.matrix)))
 
 
@@ -110,7 +110,7 @@ def _gathered(matrices: Sequence[Matrix]) -> Iterator[Matrix]:
 
 
 def of_trace(calls: Sequence[UniqueCall]) -> str:
-    """A config of the calls of a recorded step, by operator; a remark at the first argument says how often a call came."""
+    """A config of the calls of a recorded step, by operator; a remark at the first argument says how often a call was made."""
     found: dict[str, Any] = {}
     for call in calls:
         assert call.spec is not None

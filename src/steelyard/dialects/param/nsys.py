@@ -1,4 +1,4 @@
-"""PARAM's nsys_analysis: the parts of every measured call, from an export of a run with --nsys, in the original's lines."""
+"""PARAM's nsys_analysis: the parts of every measured call, from an export of a run with --nsys, in the original's format."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PARTS = ("T1", "T2", "T3", "T4", "T5")
 
 
 def breakdown(source: Path) -> list[dict[str, Any]]:
-    """One line per operator and id as the original tool writes it: its measured ranges, and T1 to T5 of each in nanoseconds.
+    """Return one line per operator and id, as the original tool writes it: its measured ranges, and T1 to T5 of each in nanoseconds.
 
     T1 is the whole range, T2 the time to the first kernel, T3 the kernels' own time, T4 from the last kernel to the end of
     the range, and T5 the last wait for the device.

@@ -1,4 +1,4 @@
-"""JSON as people write it: a key given twice is found, and a mistake is named by its line."""
+"""Read handwritten JSON: repeated keys are found, and mistakes are reported with their line."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 @dataclass(frozen=True)
 class JsonText:
-    """One JSON text: its data, and the keys that stand twice in one object, each with the line of the second."""
+    """One JSON text: its data, and the keys that are repeated in one object, each with the line of the second."""
 
     where: str
     text: str
@@ -30,7 +30,7 @@ class JsonText:
     twice: tuple[tuple[Place, int], ...] = ()
 
     def lines(self, places: Collection[Place]) -> dict[Place, int]:
-        """The line of each place, or of the nearest thing around it that the text has."""
+        """Return the line of each place, or of the nearest enclosing thing that is in the text."""
         wanted = {place[:size] for place in places for size in range(1, len(place) + 1)}
         found: dict[Place, int] = {}
         for place, line, _ in _walk(self.text) if wanted else ():
@@ -41,14 +41,14 @@ class JsonText:
 
 
 def read(path: Path) -> JsonText:
-    """The JSON of a file, or an error that says why there is none. Workers read it too, without the codec package."""
+    """Read the JSON of a file. Workers use this too, so it does not need the codec package."""
     text = read_text(path, SHEET)
     check_values(text.encode(), limit(SHEET), str(path))
     return parse(text, str(path))
 
 
 def parse(text: str, where: str) -> JsonText:
-    """The JSON of a text; the error for invalid JSON names the line."""
+    """Parse a JSON text; the error for invalid JSON names the line."""
     repeated = False
 
     def keep(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -68,12 +68,12 @@ def parse(text: str, where: str) -> JsonText:
 
 
 def _whole(digits: str) -> int | float:
-    """A number too long for any machine becomes a float, which no check takes for a size."""
+    """Convert digits; a number that is too long becomes a float, which no check accepts as a size."""
     return int(digits) if len(digits) <= LONGEST_NUMBER else float(digits)
 
 
 def place_text(place: Place) -> str:
-    """`["torch.add"].config[0].input[0].args[1].dtype`."""
+    """Return a place as text: `["torch.add"].config[0].input[0].args[1].dtype`."""
     text = ""
     for step in place:
         if isinstance(step, int):
@@ -86,13 +86,13 @@ def place_text(place: Place) -> str:
 
 
 def printable(text: str, longest: int = 400) -> str:
-    """Text from a file made fit for a terminal: control characters become visible, and length has an end."""
+    """Make text from a file safe for a terminal: control characters become visible, and long text is cut."""
     cut = text if len(text) <= longest else f"{text[: longest - 1]}…"
     return cut if cut.isprintable() else "".join(char if char.isprintable() else ascii(char)[1:-1] for char in cut)
 
 
 def _walk(text: str) -> Iterator[tuple[Place, int, bool]]:
-    """Every key and list element of a valid JSON text, with its line and whether its object had that key before."""
+    """Yield every key and list element of a valid JSON text, with its line and whether its object had that key before."""
     line = 1
     place: list[str | int] = []
     seen: list[set[str] | None] = []

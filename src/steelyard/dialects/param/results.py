@@ -1,4 +1,4 @@
-"""PARAM's output files, of the original or of ours: a header begins a run, and each record of it is a case of ours."""
+"""Read PARAM's output files, from the original or from us: a header begins a run, and each of its records is a case."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ LONGEST_REASON = 500
 
 @dataclass(frozen=True)
 class OutputLines:
-    """The lines of an output file that are whole."""
+    """The complete lines of an output file."""
 
     lines: tuple[Mapping[str, Any], ...]
 
 
 def lines(content: bytes, name: str) -> OutputLines | None:
-    """What an output file holds; None where it is none."""
+    """Return the lines of an output file; None if it is not one."""
     if not content.startswith(output.BEGINNING):
         return None
     return OutputLines(tuple(line for line in json_lines(content) if output.KEYS & line.keys()))
 
 
 def fits(data: Any) -> bool:
-    """Whether it is such a file, or its first line alone."""
+    """Whether the data is such a file, or only its first line."""
     return isinstance(data, OutputLines) or (isinstance(data, dict) and "run_options" in data and "sys_info" in data)
 
 
 def read(data: Any, path: Path) -> list[ForeignSource]:
-    """A source for every header, oldest first; one without a record has none."""
+    """Return a source for every header with records, oldest first."""
     occasions: list[tuple[Mapping[str, Any], list[Mapping[str, Any]]]] = []
     for line in data.lines if isinstance(data, OutputLines) else [data]:
         if "run_options" in line:
@@ -62,7 +62,7 @@ def _source(header: Mapping[str, Any], records: list[Mapping[str, Any]]) -> Fore
 
 
 def _options(asked: Mapping[str, Any]) -> Options:
-    """What decides which case a record is of; options missing in a header have defaults."""
+    """Return the options that decide the case of a record; options missing in a header have defaults."""
     ours, device = table(asked.get("cmd_args")), word(asked.get("device"), "cpu")
     threads, seed = (value if type(value := ours.get(name)) is int else 0 for name in ("threads", "seed"))
     return Options(
@@ -96,7 +96,7 @@ def _status(line: Mapping[str, Any], ours: Mapping[str, Any]) -> Status:
 
 
 def _figures(metric: Mapping[str, Any]) -> dict[str, Figure]:
-    """The time of each pass, from its measured calls."""
+    """Return the time of each pass, from its measured calls."""
     found = {}
     for name, part in (("time", "forward"), ("backward_time", "backward")):
         values = table(metric.get(part)).get("measure.time")

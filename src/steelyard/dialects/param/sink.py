@@ -1,4 +1,4 @@
-"""The output file of a run as it is measured: a line for each config in its turn, batches under ncu and nsys between them."""
+"""Write the output file while a run is measured: a line per config, in order, with batches under ncu and nsys in between."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ LONGEST_REASON, LONGEST_ERROR = 600, 2000
 
 
 class Mistaken(SteelyardError):
-    """There are mistakes in the config, and those stop everything."""
+    """There are mistakes in the config, and they stop the run."""
 
 
 @dataclass
@@ -86,7 +86,7 @@ class Writing(Sink):
             self._write(line)
 
     def refused(self, job: Job, reason: str) -> None:
-        """Reported once for all configs of one place in the file."""
+        """Collect a refusal; it is reported once for all configs of one place in the file."""
         for id in job.label.split():
             config = self._by_id.get(id)
             if config is None:
@@ -125,7 +125,7 @@ class Writing(Sink):
             self.watch.begun(len(self._by_id))
 
     def open(self, machine: Mapping[str, Any]) -> None:
-        """Begin the file, or a further part of it."""
+        """Start the file, or continue it."""
         if self.place:
             self._output = RowFile(self.place.file, self.recorded.whole if self.recorded else 0)
             self._output.write(lines.header(self.options, machine, datetime.now()))
@@ -143,7 +143,7 @@ class Writing(Sink):
                     self._take_line(self._by_id[lines.full_id(line)], line)
 
     def _take_line(self, config: Config, line: Line) -> None:
-        """Write a line; a batch that is due runs before, while the worker waits."""
+        """Write a line; a batch that is due runs before it, while the worker waits."""
         if self._queue and self._queue.due(config):
             self.flush()
         self._write(line)
@@ -188,13 +188,13 @@ class Writing(Sink):
                         self._output.write({key: path})
 
     def close(self) -> None:
-        """Nothing is left to flush."""
+        """Close the output file."""
         if self._output:
             self._output.close()
 
 
 def line_of(config: Config, options: Options, record: Record, arrays: Arrays) -> Line:
-    """One config's line: PARAM's lists, then what only we know."""
+    """Return one config's line: PARAM's lists, then our own facts."""
     ours: dict[str, Any] = {"status": record.status}
     if record.effective:
         ours["seed"] = options.seed if config.seed is None else config.seed
@@ -212,7 +212,7 @@ def line_of(config: Config, options: Options, record: Record, arrays: Arrays) ->
 
 
 def metric_of(arrays: Arrays) -> dict[str, dict[str, list[float]]]:
-    """Times in milliseconds and memory in MiB, a list for every phase of every pass that was measured."""
+    """Return times in milliseconds and memory in MiB, a list for every phase of every pass that was measured."""
     passes = ["forward", *(["backward"] if any(name.startswith("backward.") for name in arrays) else [])]
     found: dict[str, dict[str, list[float]]] = {}
     for name in passes:

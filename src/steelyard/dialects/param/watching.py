@@ -13,22 +13,22 @@ class ConfigWatch:
         """Report a config that cannot run, before anything is run."""
 
     def warning(self, text: str) -> None:
-        """Something was changed or left out."""
+        """Report that something was changed or left out."""
 
     def begun(self, count: int) -> None:
-        """So many configs are about to be measured."""
+        """Report how many configs are about to be measured."""
 
     def started(self, id: str) -> None:
-        """A config begins."""
+        """Report that a config starts."""
 
     def finished(self, line: Line) -> None:
-        """Called when a record is there."""
+        """Report the record of a config."""
 
     def waiting(self, text: str) -> None:
-        """Another run has the machine, and nothing happens until it releases it."""
+        """Report that another run uses the machine and this one waits until it is released."""
 
     def said(self, text: str) -> None:
-        """A tool printed something."""
+        """Report a line that a tool printed."""
 
     def printed(self, text: str) -> None:
-        """A worker had printed a line, or an operator in it."""
+        """Report lines that a worker, or an operator in it, printed."""

@@ -1,4 +1,4 @@
-"""PyTorch/XLA: a matrix of models and stacks, and the reports that it is summed up in."""
+"""PyTorch/XLA: a matrix of models and stacks, and the reports that summarize it."""
 
 from steelyard.model.dialect import Dialect
 

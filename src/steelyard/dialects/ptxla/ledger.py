@@ -1,4 +1,4 @@
-"""The rows of a run: which configs have one already, also from a runner beside this one, and how each came out."""
+"""The rows of a run: which configs already have one, also from another runner at the same time, and their outcomes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ UNVERIFIED = (None, "VERIFIER_SKIPPED", "SKIP_VERIFICATION")
 
 
 class Ledger:
-    """Rows by config, read on as the file grows."""
+    """Rows by config; new ones are read as the file grows."""
 
     def __init__(self, path: Path, options: RunnerOptions, warn: Callable[[str], None], policy: ModelPolicy | None = None) -> None:
         self.path, self.options, self.single = path, options, options.model_config is not None
@@ -35,12 +35,12 @@ class Ledger:
             warn(f"{path.name}: {text}")
 
     def mark(self, model: Model, experiment: RunnerPoint) -> str:
-        """The key of a config."""
+        """Return the key of a config."""
         told = self.policy.for_model(str(model["model_name"]), experiment["test"], None)
         return matrix.fingerprint(self.options.suite_name, model, experiment, self.options, told)
 
     def known(self, model: Model, experiment: RunnerPoint) -> Row | None:
-        """The row that answers a config, if there is one by now; a config that was named alone is always run."""
+        """Return the row of a config, if there is one by now; a single config named with --model-config is always run."""
         if self.single:
             return None
         with suppress(OSError):
@@ -50,11 +50,11 @@ class Ledger:
         return self.held.get(mark) or self.held.get(original_fingerprint(suite, model, experiment, self.options))
 
     def add(self, row: Row) -> None:
-        """One row, on disk when this returns."""
+        """Add one row, which is on disk when this returns."""
         self.file.append(row.plain())
 
     def close(self) -> None:
-        """Let others begin the file anew."""
+        """Release the file, so that other runners may start it again."""
         self.file.close()
 
     def _read_on(self, tally: RowTally) -> None:
@@ -65,7 +65,7 @@ class Ledger:
 
 
 def outcome(row: Row) -> str:
-    """How a row that is there already came out: by our own word where it has one."""
+    """Return the outcome of an existing row: our own status, if it has one."""
     ours = row.others.get("steelyard")
     told = ours.get("status") if isinstance(ours, Mapping) else None
     if row.error == SKIP:
@@ -81,9 +81,9 @@ def doubtful(row: Row) -> bool:
 
 
 def fingerprint_of(row: Row, options: RunnerOptions) -> str:
-    """The config of a row: stored in our own rows, or reconstructed from the original's.
+    """Return the key of a row's config: stored in our own rows, or reconstructed from the original's.
 
-    The original wrote the batch size that a model chose, so it counts only where one is asked for.
+    The original wrote the batch size that a model chose, so it counts only if one is requested.
     """
     ours = row.others.get("steelyard")
     if isinstance(ours, Mapping) and isinstance(ours.get("fingerprint"), str):
@@ -94,7 +94,7 @@ def fingerprint_of(row: Row, options: RunnerOptions) -> str:
 
 
 def original_fingerprint(suite: str, model: Model, experiment: RunnerPoint, options: RunnerOptions) -> str:
-    """The key that a row of the original tool for this config would have."""
+    """Return the key that a row of the original tool for this config would have."""
     return _original(
         suite, str(model["model_name"]), experiment, options.repeat, options.iterations_per_run, options.batch_size, options.verify
     )

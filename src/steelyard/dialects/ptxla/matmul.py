@@ -1,4 +1,4 @@
-"""The original's sweep over square matrix products, one stack against another, as cases of ours under the original's names."""
+"""The original's sweep over square matrix products, one stack against another, as our cases under the original's names."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ FIRST, LAST, STEP = 256, 8192, 128
 DTYPES = {"f32": "float32", "f16": "float16", "bf16": "bfloat16"}
 """Formats of the sweep in their order, with torch's names."""
 LARGEST = 2**17
-"""Whose factors in f32, of both sides, fill 256 GiB."""
+"""The largest size: its factors in f32, on both sides, fill 256 GiB."""
 
 
 def sizes(text: str) -> list[int]:
-    """`256:8192:128` with both ends, or sizes one by one: `256,1024`."""
+    """Read `256:8192:128` (both ends included), or single sizes: `256,1024`."""
     try:
         if ":" in text:
             first, last, step = (int(part) for part in text.split(":"))
@@ -34,7 +34,7 @@ def sizes(text: str) -> list[int]:
 
 
 def sweep(numbers: Sequence[int], dtypes: Sequence[str], baseline: str, testing: str, device: str, threads: int) -> list[TwoSides]:
-    """Every size in one format after the other."""
+    """Return the comparisons: every size in one format after the other."""
     for dtype in dtypes:
         if dtype not in DTYPES:
             raise unknown("number format of the sweep", dtype, DTYPES)
@@ -49,12 +49,12 @@ def sweep(numbers: Sequence[int], dtypes: Sequence[str], baseline: str, testing:
 
 
 def _name(dtype: str, n: int) -> str:
-    """As the original prints it."""
+    """Return the name that the original prints."""
     return f"matmul-torch.{DTYPES[dtype]}-lhs{n}x{n}-rhs{n}x{n}"
 
 
 def _case(stack: str, dtype: str, n: int, device: str, threads: int) -> Case:
-    """A product on one stack; those of f32 may use TF32 on a GPU, as the original lets them."""
+    """Return a product on one stack; those of f32 may use TF32 on a GPU, as in the original."""
     backend, variant = STACKS[stack]
     if backend == "torch" and dtype == "f32" and device == "cuda":
         variant = "tf32" if variant == "eager" else f"tf32+{variant}"

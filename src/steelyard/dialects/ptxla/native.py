@@ -1,4 +1,4 @@
-"""A config of PyTorch/XLA's runner as a case of ours: model, stack and test, how often it is called, and the rule for its answers."""
+"""Convert a config of PyTorch/XLA's runner to our case: model, stack and test, how often it is called, and the rule for its answers."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ DUMMY = "dummy/linear"
 OWN = "model"
 LIBRARIES = ("torchbench", "timm", "transformers")
 AMP = {"cuda": "fp16", "tpu": "bf16"}
-"""What training casts to; on a CPU to nothing."""
+"""The format that training is cast to; on a CPU it is not cast."""
 LONG = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
 TF32 = "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE"
 
 
 def settings(options: RunnerOptions) -> Settings:
-    """How configs are timed: repeats of some calls with inputs of their own, the first of them cold, in a process each."""
+    """Return how configs are timed: each in its own process, with repeats of some calls on their own inputs, the first one cold."""
     fixed = Fixed(
         repeats=options.repeat, calls=options.iterations_per_run, clock="fastest" if options.pure_wall_time else "discrete",
         inputs="random" if options.randomize_input else "fresh", cold=True,
@@ -47,7 +47,7 @@ def settings(options: RunnerOptions) -> Settings:
 
 
 def asked(model: str, experiment: RunnerPoint, options: RunnerOptions, policy: ModelPolicy, batch: int | None, label: str) -> Matrix:
-    """One config as a matrix of one case."""
+    """Return one config as a matrix of one case."""
     known = policy.for_model(model, experiment["test"], batch)
     workload, axes = _model(model, options, known)
     backend, chain = _stack(experiment, options)
@@ -66,7 +66,7 @@ def asked(model: str, experiment: RunnerPoint, options: RunnerOptions, policy: M
 
 
 def _model(name: str, options: RunnerOptions, policy: Mapping[str, Any]) -> tuple[str, dict[str, tuple[Any, ...]]]:
-    """The workload of a model, and the values of its axes; None leaves one as it usually is.
+    """Return the workload of a model, and the values of its axes; None leaves an axis at its default.
 
     Inference of a library's models is converted to bf16, or to fp16 where the policy says so; models that cannot be converted, and
     training, are cast while they run.
@@ -90,12 +90,12 @@ def _model(name: str, options: RunnerOptions, policy: Mapping[str, Any]) -> tupl
 
 
 def models_of_ours() -> list[str]:
-    """Our own models, by name."""
+    """Return the names of our own models."""
     return sorted(name.removeprefix(f"{OWN}/") for name in registry.catalogue().workloads if name.startswith(f"{OWN}/"))
 
 
 def _stack(experiment: RunnerPoint, options: RunnerOptions) -> tuple[str, list[VariantSpec]]:
-    """Backend, and the variant that compiles, if one does."""
+    """Return the backend, and the variant that compiles, if any."""
     whole = (("fullgraph", True),) if options.filter_by_single_graph else ()
     if way := experiment["torch_xla2"]:
         return "torchax", [VariantSpec("jit", (("way", "export"),) if way == "torch_export" else ())]
@@ -108,7 +108,7 @@ def _stack(experiment: RunnerPoint, options: RunnerOptions) -> tuple[str, list[V
 
 
 def _flags(experiment: RunnerPoint, options: RunnerOptions) -> dict[str, str]:
-    """Variables that change what is computed, so that they are part of the case."""
+    """Return variables that change what is computed, and are therefore part of the case."""
     found = {"XLA_FLAGS": str(experiment["xla_flags"])} if experiment["xla_flags"] else {}
     if experiment["xla"] and not experiment["torch_xla2"] and not experiment["enable_functionalization"]:
         found["XLA_DISABLE_FUNCTIONALIZATION"] = "1"
@@ -126,7 +126,7 @@ def _rule(policy: Mapping[str, Any], options: RunnerOptions) -> str:
 
 
 def place(options: RunnerOptions) -> Place:
-    """Where processes start: in the environment that was named, and beside a checkout of TorchBench, which models import and read."""
+    """Return where processes start: in the named environment, and in the checkout of TorchBench, which models import and read."""
     found = envs.place(options.env) if options.env else Place()
     if options.suite_name != "torchbench":
         return found
@@ -135,7 +135,7 @@ def place(options: RunnerOptions) -> Place:
 
 
 def dumps(model: str, experiment: RunnerPoint, options: RunnerOptions, folder: Path, present: str) -> dict[str, str]:
-    """Variables that make XLA leave files in a folder; they do not affect results and are not part of a case. `present` are its flags."""
+    """Return variables that make XLA write files to a folder, and do not affect results; `present` is the case's XLA_FLAGS."""
     base, found = matrix.basename({"model_name": model}, experiment), {}
     if options.dump_hlo:
         given = present or (os.environ.get("XLA_FLAGS", "") if experiment["xla"] is None else "")
@@ -148,7 +148,7 @@ def dumps(model: str, experiment: RunnerPoint, options: RunnerOptions, folder: P
 
 
 def _quoted(path: str) -> str:
-    """A path in XLA_FLAGS, which blanks take apart unless it stands in quotes."""
+    """Quote a path for XLA_FLAGS, which are split at blanks outside quotes."""
     if not re.search(r"[\s'\"\\]", path):
         return path
     return '"' + path.replace("\\", "\\\\").replace('"', '\\"') + '"'

@@ -1,4 +1,4 @@
-"""PyTorch/XLA's benchmark runner: the JSONL that it appends to. Rows with one timestamp are one run."""
+"""Read the JSONL of PyTorch/XLA's benchmark runner. Rows with one timestamp are one run."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ class Lines:
 
 
 def lines(content: bytes, name: str) -> Lines | None:
-    """The rows in a file that is not one JSON text; None where it has none."""
+    """Return the rows in a file that is not one JSON text; None if it has none."""
     tally = RowTally()
     rows = list(parse(io.BytesIO(content), name, tally))
     return Lines(rows, tally) if rows else None
 
 
 def fits(data: Any) -> bool:
-    """Rows by lines, one row, or a list of them."""
+    """Whether the data is rows by lines, one row, or a list of rows."""
     if isinstance(data, Lines):
         return True
     first = data[0] if isinstance(data, list) and data else data
@@ -56,7 +56,7 @@ def fits(data: Any) -> bool:
 
 
 def read(data: Any, path: Path) -> list[ForeignSource]:
-    """A source per timestamp, oldest first; warnings are those of the whole file and stand in the newest, which is shown first."""
+    """Return a source per timestamp, oldest first; the warnings of the whole file are in the newest, which is shown first."""
     found = data if isinstance(data, Lines) else _listed(data, text(path.name))
     occasions: dict[float, list[Row]] = {}
     for row in found.rows:
@@ -74,7 +74,7 @@ def _listed(data: Any, name: str) -> Lines:
 
 
 def _source(moment: float, rows: Sequence[Row]) -> ForeignSource:
-    """Of two rows for one case the last counts, unless it failed and the other did not."""
+    """Return the source of some rows; of two rows for one case the last counts, unless it failed and the other did not."""
     devices = sorted({name for row in rows if (name := word(row.experiment.get("accelerator_model")))})
     results: dict[str, ForeignResult] = {}
     for row in rows:
@@ -99,7 +99,7 @@ def _result(row: Row, several: bool) -> ForeignResult:
 
 
 def _case(row: Row, several: bool) -> tuple[str, dict[str, Any] | None]:
-    """The row's config as a case of ours, by whose id it is named; a config that no case id can express keeps its own name."""
+    """Return the id and data of a row's config as our case; a config that no case can express has only a name."""
     experiment = row.experiment
     backend, variant = STACKS.get(row.backend or "", ("ptxla", "eager"))
     batch, test = experiment.get("batch_size"), word(experiment.get("test"))
@@ -123,7 +123,7 @@ def _case(row: Row, several: bool) -> tuple[str, dict[str, Any] | None]:
 
 
 def _step(name: str) -> str:
-    """A name as a step of a workload's; one that had to be changed keeps a digest, so that two stay two."""
+    """Return a name as part of a workload's; a changed one gets a digest, so that different names stay different."""
     plain = re.sub(r"[^A-Za-z0-9_.-]|^[.-]", "_", name[:LONGEST_STEP])
     return plain if plain == name else f"{plain}_{hashlib.sha256(name.encode('utf-8', 'replace')).hexdigest()[:8]}"
 
@@ -143,7 +143,7 @@ def _status(row: Row) -> tuple[Status, str]:
 
 
 def _conditions(row: Row) -> dict[str, Any]:
-    """Facts of our own rows about the machine while measuring, as far as they are valid."""
+    """Return the valid facts in our own rows about the machine while measuring."""
     ours, found = table(row.others.get("steelyard")), dict[str, Any]()
     if re.fullmatch(r"[A-D?]", word(ours.get("noise"))):
         found["noise"] = ours["noise"]
@@ -155,7 +155,7 @@ def _conditions(row: Row) -> dict[str, Any]:
 
 
 def _verification(row: Row) -> Verification | None:
-    """The runner's verification result; most of its codes mean that answers were not compared."""
+    """Return the runner's verification result; most of its codes mean that answers were not compared."""
     if row.verification_code not in ("PASS", "FAIL"):
         return None
     error = number(row.others.get("verification_mean_rel_error"))
@@ -164,7 +164,7 @@ def _verification(row: Row) -> Verification | None:
 
 
 def _figures(row: Row) -> dict[str, Figure]:
-    """Time per iteration after the warm-up, and what compiling and tracing took, where the row tells them."""
+    """Return the time per iteration after the warm-up, and the times to compile and trace, if the row has them."""
     found: dict[str, Figure] = {}
     per_loop = 1.0 / max(1.0, number(row.iterations_per_run) or 1.0)
     if time := time_of(_steady(row.metrics, "per_iter_time")) or time_of(_steady(row.metrics, "total_time"), per_loop):
@@ -184,6 +184,6 @@ def _values(metrics: Mapping[str, Any], name: str) -> list[Any]:
 
 
 def _steady(metrics: Mapping[str, Any], name: str) -> list[Any]:
-    """Repeats after the three that warm up; where there are no more, all but the first, which compiles."""
+    """Return the repeats after the three that warm up; if there are no more, all but the first, which compiles."""
     values = _values(metrics, name)
     return values[WARM_UP:] if len(values) > WARM_UP else values[1:]

@@ -1,4 +1,4 @@
-"""One run of `as ptxla runner`: plan the configs, continue what is there, have the engine measure, write each row as it comes."""
+"""One run of `as ptxla runner`: plan the configs, continue an existing file, have the engine measure, write each row as it comes."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class MatrixRun:
 
     @property
     def surprises(self) -> dict[str, list[str]]:
-        """New failures and new passes, where the policy says what was expected."""
+        """New failures and new passes, if the policy says what was expected."""
         return self.sink.surprises if self.sink else {}
 
     def run(self) -> int:
@@ -107,7 +107,7 @@ class MatrixRun:
         sink.advance()
 
     def _settle(self, config: RunnerConfig, sink: RunnerSink) -> None:
-        """Give a config its row where no process is needed for that: it is skipped, impossible, or of an unknown model."""
+        """Set the row of a config that needs no process: it is skipped, impossible, or of an unknown model."""
         config.reason = "" if self.options.no_skip else self.policy.skip(config.name, config.experiment)
         gone = next((why for axis, value, why in GONE if config.experiment[axis] == value), "")
         if config.reason:
@@ -146,7 +146,7 @@ class MatrixRun:
         conduct.execute(ready, store, self.command, lambda writer: told, sink=sink)
 
     def _dumping(self, job: Job, config: RunnerConfig) -> Job:
-        """A job whose process leaves XLA's files where they are asked for."""
+        """Return the job, set to write XLA's files where they are requested."""
         folder = Path(self.options.output_dirname).resolve() / matrix.folder(config.model)
         dumps = native.dumps(config.name, config.experiment, self.options, folder, dict(job.case.flags).get("XLA_FLAGS", ""))
         if not dumps:
@@ -165,7 +165,7 @@ class MatrixRun:
 
 
 def begin(options: RunnerOptions, watch: RunnerWatch, store: Store | None = None, command: Sequence[str] = ()) -> MatrixRun:
-    """A run whose rows all carry one time; a single config may bring its own batch size."""
+    """Return a run whose rows all have one timestamp; a single config may set its own batch size."""
     if options.experiment_config is not None:
         options = replace(options, batch_size=matrix.read_batch_size(options.experiment_config, options.batch_size))
     if options.timestamp is None:
@@ -174,7 +174,7 @@ def begin(options: RunnerOptions, watch: RunnerWatch, store: Store | None = None
 
 
 def plan_configs(options: RunnerOptions) -> RunnerPlan:
-    """Every model with every experiment, or the one config that was named; no model's code is touched for it."""
+    """Return every model with every experiment, or the one config that was named; no model's code is run."""
     if options.model_config is not None and options.experiment_config is not None:
         model, experiment = matrix.read_model(options.model_config, options.suite_name), matrix.read_experiment(options.experiment_config)
         return RunnerPlan(((model, experiment),), Combinations((experiment,), ()), (str(model["model_name"]),))
@@ -184,14 +184,14 @@ def plan_configs(options: RunnerOptions) -> RunnerPlan:
 
 
 def has_device(accelerator: str, xla: str) -> bool:
-    """Whether XLA could have such a device here, as far as a look at the system tells; an explicit name gets a row in any case."""
+    """Whether XLA could have such a device here, judging by device files; an explicitly named accelerator gets a row in any case."""
     if accelerator == "cpu":
         return xla == "PJRT"
     return Path("/dev/nvidiactl").exists() if accelerator == "cuda" else any(Path("/dev").glob("accel*"))
 
 
 def listing(options: RunnerOptions) -> Sequence[str]:
-    """The models of a suite, always in the same order."""
+    """Return the models of a suite, always in the same order."""
     if options.suite_name == "torchbench":
         return torchbench.models(Path(options.torchbench or ""))
     if options.suite_name == "steelyard":
@@ -204,7 +204,7 @@ def listing(options: RunnerOptions) -> Sequence[str]:
 
 
 def read_policy(options: RunnerOptions) -> ModelPolicy:
-    """The user's policy file, or the one of the checkout; models of TorchBench have the original's deny list in any case."""
+    """Read the user's policy file, or the one of the checkout; models of TorchBench have the original's deny list in any case."""
     bench = options.suite_name == "torchbench"
     named = Path(options.policy) if options.policy is not None else None
     if named is None and bench:

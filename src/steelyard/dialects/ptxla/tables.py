@@ -20,7 +20,7 @@ Column = tuple[str, Sequence[Any]]
 
 
 def csv(report: Report) -> str:
-    """Headings after a `#`, cells by commas, nothing where there is nothing."""
+    """Return CSV with headings after a `#`; missing values are empty cells."""
     columns = _columns(report, multi_line=False)
     heads = ",".join(head for head, _ in columns)
     rows = zip(*(cells for _, cells in columns), strict=True)
@@ -28,13 +28,13 @@ def csv(report: Report) -> str:
 
 
 def _cell(value: Any) -> str:
-    """As it is, unless a comma or a quote in a name would make two cells of it."""
+    """Return the text of a cell, in quotes if it has a comma or a quote."""
     text = "" if value is None else str(value)
     return '"' + text.replace('"', '""') + '"' if "," in text or '"' in text else text
 
 
 def tab(report: Report) -> str:
-    """A grid with two decimals."""
+    """Return a grid with two decimals."""
     from tabulate import tabulate  # type: ignore[import-untyped]
 
     columns = _columns(report, multi_line=True)
@@ -71,7 +71,7 @@ def _place(place: datetime | int | str) -> int | str:
 
 
 def ascii_chart(report: Report, title: str = "", width: int = 100) -> str:
-    """The report as a chart of letters and bars; where several lines meet stands a star."""
+    """Return the report as a chart of letters and bars; a star marks where several lines meet."""
     head = [report.question.heading, *([printable(title)] if title else [])]
     drawn = _bars(report, width) if report.question.report == "latest_grouped" else _plot(report, max(width, NARROWEST))
     return "".join(f"{line.rstrip()}\n" for line in (*(text.center(width) for text in head), *drawn))
@@ -104,7 +104,7 @@ def _plot(report: Report, width: int) -> list[str]:
 
 
 def _positions(places: Sequence[datetime | int | str], across: int) -> list[int]:
-    """Columns of places: moments by their distance in time, numbers one after another."""
+    """Return the columns of places: moments by their distance in time, numbers one after another."""
     at = [place.timestamp() if isinstance(place, datetime) else float(number) for number, place in enumerate(places)]
     if not at or at[0] == at[-1]:
         return [across // 2] * len(at)
@@ -120,7 +120,7 @@ def _ends(places: Sequence[datetime | int | str], across: int) -> str:
 
 
 def _ticks(low: float, high: float) -> list[float]:
-    """Round numbers from at or below the lowest to at or above the highest."""
+    """Return round numbers from at or below the lowest to at or above the highest."""
     if low == high:
         low, high = 0.0, 2 * high
     rough = (high - low) / (MOST_TICKS - 2)
@@ -131,7 +131,7 @@ def _ticks(low: float, high: float) -> list[float]:
 
 
 def _bars(report: Report, width: int) -> list[str]:
-    """A group of bars per model; the mark stands at 1."""
+    """Return a group of bars per model; the mark is at 1."""
     names = [printable(str(place), 40) for place in report.places]
     label = max([len(line.label) for line in report.lines], default=0)
     longest = max([len(name) for name in names], default=0)

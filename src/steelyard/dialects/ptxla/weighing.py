@@ -1,4 +1,4 @@
-"""The original's A/B comparisons on our engine: two cases each, timed as the original does it and weighed against each other."""
+"""The original's A/B comparisons on our engine: two cases each, timed as in the original and weighed against each other."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ Show = Callable[[Result | str], None]
 
 @dataclass(frozen=True)
 class TwoSides:
-    """The subject of a line."""
+    """The two cases of one comparison."""
 
     name: str
     base: Case
@@ -48,7 +48,7 @@ class TwoSides:
 
     @property
     def vs(self) -> str:
-        """The base as a comparison names it."""
+        """The base's name in a comparison."""
         return f"{self.base.backend}/{self.base.variant}"
 
 
@@ -67,7 +67,7 @@ class Manner:
 
 
 def of_functions(name: str, base: str, test: str, backend: str, device: str, threads: int) -> TwoSides:
-    """Two functions, FILE.py:NAME each: the second is another implementation of the first, and must answer the same."""
+    """Compare two functions, FILE.py:NAME each: the second is another implementation of the first, and must give the same answer."""
     params = (("fn", base), (OTHER, "" if base == test else test))
     case = Case(FUNCTION, params, backend, device=device, threads=threads)
     return TwoSides(name, case, case if base == test else replace(case, variant=OTHER))
@@ -75,7 +75,7 @@ def of_functions(name: str, base: str, test: str, backend: str, device: str, thr
 
 @dataclass(frozen=True)
 class Microbench:
-    """The place where all cases are measured, and the sink for results."""
+    """Runs comparisons: how, and where all cases are measured and saved."""
 
     manner: Manner
     place: Place
@@ -84,7 +84,7 @@ class Microbench:
     waiting: Callable[[str], None] = lambda text: None
 
     def run(self, comparisons: Sequence[TwoSides], show: Show) -> None:
-        """Every comparison in its order, each shown as soon as all before it are; with profiles one by one."""
+        """Run the comparisons and show each as soon as all before it are shown; with profiles one by one."""
 
         def together(item: TwoSides) -> tuple[str, str, bool]:
             return item.name if self.manner.profiles else "", item.vs, item.base == item.test
@@ -102,9 +102,9 @@ class Microbench:
         return conduct.execute(ready, self.store, self.command, lambda writer: WaitTold(self.waiting), sink=sink)
 
     def _compared(self, members: Sequence[TwoSides]) -> Plan:
-        """Cases of two backends never share a worker, so there all bases come first; else each base stands before its test.
+        """Return the plan: each base precedes its test, but with two backends, which never share a worker, all bases come first.
 
-        There both are held against one reference, and a comparison ends with its budget: going on would take new processes each time.
+        Two backends are checked against one reference, and a comparison ends with its budget: continuing would need new processes.
         """
         first, manner = members[0], self.manner
         apart = first.base.backend != first.test.backend
@@ -124,7 +124,7 @@ class Microbench:
         return plan.expand(experiment, registry.catalogue(), place=self.place, other=other)
 
     def _profiled(self, result: Any, item: TwoSides) -> Result:
-        """The original's files for both sides of a slowdown, in the original's folders."""
+        """Save the original's files for both sides of a slowdown, in the original's folders."""
         assert isinstance(result, Result) and self.manner.profiles is not None
         settings = Settings(runs=1, warmup=0.0, verify=False, telemetry=False, profile="stacks", timeout=self.manner.timeout)
         run = self._execute(self._plan([item.base, item.test], settings)).run
@@ -145,7 +145,7 @@ class Microbench:
 
 @dataclass
 class LineWriter(Sink):
-    """Makes the original's line of two records, and what we add to it of their pair."""
+    """Makes the original's line from two records, and adds the verdict of their pair."""
 
     left: list[TwoSides]
     manner: Manner
@@ -154,8 +154,8 @@ class LineWriter(Sink):
     pairs: dict[str, Pair] = field(default_factory=dict)
 
     def take(self, job: Job, record: Record, arrays: Arrays) -> None:
-        """Take a record. A missing stack fails all comparisons, and so does a function that cannot be one: an error of ours, not its
-        own."""
+        """Take a record. A missing stack fails all comparisons, and so does an unusable function: its record fails without a
+        traceback of its own."""
         if record.status == "unsupported":
             raise NothingMeasured(record.reason)
         if record.status == "failed" and job.case.workload == FUNCTION and "traceback" not in record.effective:
@@ -173,12 +173,12 @@ class LineWriter(Sink):
             self.show(answer)
 
     def finish(self) -> None:
-        """Called at the end."""
+        """Report the comparisons that were not measured."""
         for item in self.left:
             self.show(f"{item.name}: it was not measured")
 
     def _answer(self, item: TwoSides) -> Result | str | None:
-        """The outcome of a comparison; None while it may still be running."""
+        """Return the outcome of a comparison; None while it may still be running."""
         held = [self.records[case.id] for case in (item.base, item.test) if case.id in self.records]
         if len(held) < 2:
             return None
@@ -200,7 +200,7 @@ class LineWriter(Sink):
         return replace(result, verdict=delta.verdict, said="\n".join([str(delta), " · ".join(pair.facts), *pair.notes]), delta=delta)
 
     def _milliseconds(self, arrays: Arrays) -> float:
-        """The figure of a side, of all its single calls."""
+        """Return the figure of a side, from all its single calls."""
         unit, dtype, data = arrays[SERIES]
         found = summarise(list(np.frombuffer(data, dtype) * MILLISECONDS[unit]), None, self.manner.return_mode)
         assert isinstance(found, float)

@@ -1,4 +1,4 @@
-"""The PyTorch OSS benchmark database (v3): a record per metric, which dashboards and policies are made of."""
+"""The PyTorch OSS benchmark database (v3): a record per metric, which dashboards and policies use."""
 
 from steelyard.model.dialect import Dialect
 

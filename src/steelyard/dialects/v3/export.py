@@ -1,4 +1,4 @@
-"""A saved run as records of the database: one for each figure of a case, with what the columns have no place for in their texts."""
+"""A saved run as records of the database: one for each figure of a case; facts without a column are in `extra_info`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from steelyard.store.runs import Run, moment
 
 NAME = "steelyard"
 LEFT_OUT = ("overhead", "discarded", "time_q10", "build_time")
-"""Figures about the measuring, not about what was measured."""
+"""Figures about the measurement itself, not about what was measured."""
 MODES = {"eval": "inference", "train": "training"}
 REPOS = {
     "torch": "pytorch/pytorch",
@@ -44,19 +44,19 @@ Row = dict[str, Any]
 
 
 def text(run: Run) -> str:
-    """The whole file: a JSON array."""
+    """A run as the text of a file: a JSON array."""
     return json.dumps(records(run), indent=1, ensure_ascii=True, allow_nan=False) + "\n"
 
 
 def text_of(file: Path) -> str:
-    """Another tool's results in the same form."""
+    """Another tool's results as such a text."""
     from steelyard.dialects.v3.converting import records, written
 
     return written(records(file))
 
 
 def records(run: Run) -> list[Row]:
-    """Every figure of every case; what failed has one record with the status and the reason, and no value."""
+    """A record for every figure of every case; a failed case has one record with status and reason, and no value."""
     last = {record.id: record for record in run.records}
     again = repeat_lines((run,))
     made: list[Row] = []
@@ -90,7 +90,7 @@ def _common(run: Run, record: Record, repeat: str) -> Row:
 
 
 def _model(record: Record) -> str:
-    """What the other columns of a dashboard's key do not tell apart: the workload with its parameters, threads, ranks, flags."""
+    """The parts of a case that a dashboard's other key columns lack: the workload with its parameters, threads, ranks, flags."""
     try:
         case = Case.parse(record.id)
     except UsageError:
@@ -100,7 +100,7 @@ def _model(record: Record) -> str:
 
 
 def _identity(run: Run, record: Record, repeat: str) -> dict[str, str]:
-    """All that tells this case from others, and what repeats it; texts, since the column holds nothing else."""
+    """All that distinguishes this case from others, and the command that repeats it, as texts, because the column takes only these."""
     case, machine = record.case, run.header.machine
     steps = [str(step) for step in parse_variants(str(case.get("variant", "eager")))]
     sparse = [step for step in steps if any(word in step for word in SPARSE)]
@@ -138,7 +138,7 @@ def _arch(run: Run, device: str) -> str:
 
 
 def _runner(run: Run, device: str) -> Row:
-    """The machine by the columns that dashboards filter by: `name` is the kind of device, `type` its model."""
+    """The machine in the columns that dashboards filter by: `name` is the kind of device, `type` its model."""
     machine = run.header.machine
     cpu, memory, gpus = machine.get("cpu") or {}, machine.get("memory") or {}, machine.get("gpus") or []
     system = machine.get("os") or {}
@@ -179,7 +179,7 @@ def _dependencies(run: Run, record: Record) -> Row:
 
 
 def _metrics(run: Run, record: Record, records: Mapping[str, Record]) -> Iterator[Row]:
-    """The `metric` column of every record of a case."""
+    """Yield the `metric` column of every record of a case."""
     known = {name: figure for name, figure in record.metrics.items() if name not in LEFT_OUT and _holds(figure)}
     if not known:
         yield _metric("time", Figure(math.nan, "s", "lower"), record)
@@ -197,7 +197,7 @@ def _metrics(run: Run, record: Record, records: Mapping[str, Record]) -> Iterato
 
 
 def _base(pair: Pair) -> str:
-    """The base of a speedup: the other stack, or the environment of the same case."""
+    """The name of a speedup's base: the other stack, or the environment of the same case."""
     if pair.base.id == pair.head.id:
         return pair.base.environment or pair.base.commit[:12] or "base"
     try:
@@ -213,7 +213,7 @@ def _holds(figure: Figure) -> bool:
 
 
 def _metric(name: str, figure: Figure, record: Record, more: Mapping[str, str] = {}) -> Row:
-    """One figure: its value only where the case is ok, so that no dashboard shows a wrong or missing time as a time."""
+    """One figure, with its value only if the case is ok, so that no dashboard shows a wrong or missing time as a time."""
     unit, factor = written(name, figure.unit)
     good = record.status == "ok" and math.isfinite(figure.value)
     told: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""Records from the database's files: an array, one object, or lines of either; plain or packed by gzip; one file or a folder of them."""
+"""Read records from the database's files: an array, one object, or lines of either; plain or gzip; one file or a folder of them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ENDINGS = (".json", ".json.gz")
 
 @dataclass(frozen=True)
 class Placed:
-    """One record, and where it stands: `results.json:12`, or `results.json[3]` in an array."""
+    """One record, and its place: `results.json:12`, or `results.json[3]` in an array."""
 
     where: str
     record: dict[str, Any]
@@ -26,14 +26,14 @@ class Placed:
 
 @dataclass
 class RecordsFile:
-    """The records of a file, and its invalid parts, in words with file and line."""
+    """The records of a file, and errors with file and line for its invalid parts."""
 
     found: list[Placed] = field(default_factory=list)
     trouble: list[UsageError] = field(default_factory=list)
 
     @property
     def warnings(self) -> list[str]:
-        """What was skipped, a line each; of very many the first."""
+        """A line for each skipped part; only the first ones if there are very many."""
         told = [f"{error.where} was skipped: {error.what}" for error in self.trouble[:MOST_TOLD]]
         more = len(self.trouble) - len(told)
         return [*told, *([f"… and {more} more records were skipped"] if more > 0 else [])]
@@ -47,7 +47,7 @@ class RecordsFile:
 
 
 def files(paths: Sequence[Path]) -> list[Path]:
-    """The files that are meant: a folder means the .json and .json.gz files right in it."""
+    """The files of the given paths: a folder means the .json and .json.gz files directly in it."""
     found: list[Path] = []
     for path in paths:
         try:
@@ -69,8 +69,8 @@ def read(path: Path) -> RecordsFile:
 
 
 def parse(content: bytes, name: str) -> RecordsFile:
-    """The records in a text: JSON as a whole, or else line by line; anything else is kept as a mistake with its line. If not even one line
-    is JSON, the whole text is one mistake.
+    """The records in a text: JSON as a whole, or else line by line; any other line is a mistake. If no line is JSON, the whole
+    text is one mistake.
     """
     if not content.strip():
         return RecordsFile(trouble=[UsageError("the file is empty", where=name)])
@@ -93,7 +93,7 @@ def parse(content: bytes, name: str) -> RecordsFile:
 
 
 def taken(data: Any, name: str) -> RecordsFile:
-    """The records in a JSON text that is read already."""
+    """The records in decoded JSON."""
     made = RecordsFile()
     _take(made, data, name)
     return made

@@ -1,4 +1,4 @@
-"""TritonBench's results, and those of every other tool whose files are read, as records of the database."""
+"""Results of TritonBench, and of every other tool whose files Steelyard reads, as records of the database."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ Row = dict[str, Any]
 
 
 def read(path: Path) -> list[Row]:
-    """All records of a file; what failed has a record that says so, and no 0."""
+    """All records of a file; a failed case has a record with its status and no value."""
     return [record for run in read_file(path) for record in of_run(run)]
 
 
 def of_run(run: Run) -> list[Row]:
-    """A run as records, with an operator, its input and its implementation in the columns that are for them.
+    """A run as records, with an operator, its input and its implementation in their own columns.
 
     A machine that the file does not name is left out, so that the metadata of the CI job can add it.
     """

@@ -1,1 +1,1 @@
-"""Cases on other machines: one conductor here, a station on each host, and launchers that place stations."""
+"""Runs cases on other machines: one conductor here, a station on each host, and launchers that start stations."""

@@ -17,11 +17,11 @@ from steelyard.model.judging import Contract, Problem
 from steelyard.model.record import Verification
 
 MOST_KEPT = 512
-"""Draws whose inputs are remembered; others are drawn again from their number."""
+"""Draws whose inputs are remembered; older ones are drawn again from their number."""
 
 
 def perform(words: Mapping[str, Any], say: Say, hear: Hear) -> None:
-    """Pose a problem and do the judge's steps with it until there are no more."""
+    """Load a problem and do the judge's steps with it until there are no more."""
     close_to_others()
     if words["torch"]:
         prepare_tensors().use_threads(words["threads"])
@@ -44,12 +44,12 @@ class Desk:
     keeps: int = MOST_KEPT
 
     def begin_drawing(self) -> Mapping[str, Any]:
-        """Load the reference to draw its inputs alone, on the host: what is handed out is remembered until the next is."""
+        """Load the reference only to draw inputs, on the host: inputs are kept until the next ones are drawn."""
         self.examiner, self.keeps = self.pose(), 0
         return {}
 
     def open(self) -> Mapping[str, Any]:
-        """Load the reference; say how large inputs and answers are, and all that is known of the problem itself."""
+        """Load the reference; return the sizes of inputs and answers, and all that is known of the problem itself."""
         self.examiner = self.pose()
         inputs = self._inputs(0)
         answer = self.examiner.answer(inputs)
@@ -66,7 +66,7 @@ class Desk:
         }  # fmt: skip
 
     def do(self, words: Mapping[str, Any]) -> Mapping[str, Any]:
-        """One step by its name."""
+        """Do one step, by its name."""
         if words["do"] == "share":
             self.memory = SharedMemory.open(words["inputs"], grows=True)
             goods = SharedMemory.open(words["provisions"])
@@ -83,7 +83,7 @@ class Desk:
         return {"found": self.verify(SharedMemory.open(words["outputs"]), words["items"], words["wide"])}
 
     def draw(self, numbers: Sequence[int], wide: str) -> list[Mapping[str, Any]]:
-        """Fresh inputs in shared memory, in place of those that lay there."""
+        """Draw new inputs into shared memory, in place of those that were there."""
         assert self.memory is not None
         self.memory.used = 0
         if not self.keeps:
@@ -99,7 +99,7 @@ class Desk:
         return found
 
     def verify(self, memory: SharedMemory, items: Sequence[Mapping[str, Any]], wide: str) -> list[Mapping[str, Any]]:
-        """Each answer with what is wrong with it, if anything, and what is known of where it comes from."""
+        """Check each answer: return what is wrong with it, if anything, and what is known of where it comes from."""
         return [self._verified(memory, item, wide) for item in items]
 
     def _verified(self, memory: SharedMemory, item: Mapping[str, Any], wide: str) -> Mapping[str, Any]:
@@ -123,7 +123,7 @@ class Desk:
         return told
 
     def _like(self, answer: Any, number: int, others: Sequence[int], wide: str) -> int | None:
-        """The draw whose answer this is instead, among those that the candidate has been asked."""
+        """Return the draw whose answer this is instead, among those that the candidate was called with."""
         for other in others:
             with contextlib.suppress(Exception):
                 if other != number and self.examiner.check(self._inputs(other, wide), answer).status == "passed":
@@ -131,7 +131,7 @@ class Desk:
         return None
 
     def _changed(self, memory: SharedMemory, spec: Mapping[str, Any], inputs: Sequence[Any]) -> list[int]:
-        """Which inputs are not as they were handed out, by their bytes."""
+        """Return the places of the inputs whose bytes have changed since they were drawn."""
         if "unreadable" in spec:
             return [0]
         before = pack(tuple(inputs), room := SharedMemory.private())

@@ -1,4 +1,4 @@
-"""Rulings as the systems write them whose layouts are read: for programs that go on from their files."""
+"""Write rulings in the formats of the systems whose layouts are read, for programs that read these systems' files."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Problems = Mapping[str, Problem]
 
 
 def as_kernelbench(rulings: Sequence[Ruling], problems: Problems) -> Any:
-    """KernelBench's eval_results.json: problem id -> samples; candidates that are none of a run's go by problem and name."""
+    """KernelBench's eval_results.json: problem id -> samples; candidates from elsewhere are listed by problem and name."""
     if rulings and all(kernelbench.LABEL.fullmatch(ruling.candidate) for ruling in rulings):
         return kernelbench.results(rulings)
     found: dict[str, list[dict[str, Any]]] = {}
@@ -24,7 +24,7 @@ def as_kernelbench(rulings: Sequence[Ruling], problems: Problems) -> Any:
 
 
 def as_gpumode(rulings: Sequence[Ruling], problems: Problems) -> str:
-    """The lines of gpu-mode's runner, below the name of each candidate where there are several."""
+    """The lines of gpu-mode's runner, below the name of each candidate if there are several."""
     by_name: dict[str, list[Ruling]] = {}
     for ruling in rulings:
         by_name.setdefault(ruling.candidate, []).append(ruling)
@@ -48,4 +48,4 @@ def as_backendbench(rulings: Sequence[Ruling], problems: Problems) -> Any:
 FORMATS: Mapping[str, Callable[[Sequence[Ruling], Problems], Any]] = {
     "kernelbench": as_kernelbench, "gpumode": as_gpumode, "flashinfer": as_flashinfer, "backendbench": as_backendbench,
 }  # fmt: skip
-"""By name; each gives text, or data that is written as JSON."""
+"""By name; each function returns text, or data that is written as JSON."""

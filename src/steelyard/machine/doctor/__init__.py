@@ -1,4 +1,4 @@
-"""Is this machine fit to measure, and what to change: one small function per check, each with the exact command and what it is worth."""
+"""Checks whether this machine is fit to measure: one function per check, which returns the command to run and what that gains."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CHECKS: tuple[Check, ...] = (
 def examine(
     facts: dict[str, Any], *, root: Path = ROOT, store: Path | None = None, gpus: Sequence[Mapping[str, Any]] | None = None
 ) -> list[Observation]:
-    """Run every check; one that fails on an odd machine reports that without stopping the others. `gpus` has the settings of each GPU, by
+    """Run every check; one that fails on an unusual machine reports that, and others still run. `gpus` has the settings of each GPU, by
     default those of this machine.
     """
     if gpus is None:

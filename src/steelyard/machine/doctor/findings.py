@@ -12,7 +12,7 @@ Status = Literal["ok", "note", "warn", "bad"]
 
 @dataclass(frozen=True)
 class Observation:
-    """One thing seen: what it is, what to change, and how much that matters to a timing."""
+    """One finding: what was seen, what to change, and how much that matters to a timing."""
 
     name: str
     status: Status
@@ -31,7 +31,7 @@ class Scene:
     settings: Sequence[Mapping[str, Any]] = ()
 
     def part(self, name: str) -> dict[str, Any]:
-        """One group of facts, empty where it is null."""
+        """One group of facts, empty if it is null."""
         return self.facts.get(name) or {}
 
     @property

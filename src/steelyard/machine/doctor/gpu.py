@@ -1,4 +1,4 @@
-"""Checks of the GPUs: their clocks, what holds them, and who else uses them."""
+"""Checks of the GPUs: their clocks, what limits these, and what else uses the GPUs."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ def gpu_driver(scene: Scene) -> Observation | None:
 
 
 def gpu_persistence(scene: Scene) -> Observation | None:
-    """Without persistence the driver unloads between processes and each start pays for it."""
+    """Without persistence the driver unloads between processes, which makes each start slow."""
     matters = "1-3 s at each start, and clock locks are lost between processes"
     return _switch("gpu persistence", scene.gpus, "persistence", right=True, wrong="warn", change="sudo nvidia-smi -pm 1", matters=matters)
 
 
 def gpu_clocks(scene: Scene) -> Observation | None:
-    """GPU clocks follow heat and power; a lock removes most of the drift between runs, and a slowdown in force spoils every number."""
+    """GPU clocks follow heat and power; a lock removes most drift between runs, and a current slowdown spoils every number."""
     gpus = [gpu for gpu in scene.gpus if gpu.get("clock_hz")]
     if not gpus:
         return None
@@ -49,7 +49,7 @@ def gpu_clocks(scene: Scene) -> Observation | None:
 
 
 def steady_mhz(highest: float) -> int:
-    """A clock that heat will hardly force down: four fifths of the highest, in the steps in which clocks come."""
+    """A clock in MHz that heat will hardly force down: four fifths of the highest, rounded down to a step of clocks."""
     return max(CLOCK_STEP, int(STEADY_SHARE * highest / 1e6) // CLOCK_STEP * CLOCK_STEP)
 
 
@@ -64,7 +64,7 @@ def gpu_applied(scene: Scene) -> Observation | None:
 def _delivered(
     name: str, known: Sequence[Gpu], moved: Sequence[Gpu], figure: tuple[str, str, str], change: str, matters: str
 ) -> Observation | None:
-    """A setting that is as delivered, or how those that were `moved` differ; `figure` names what is set, what was delivered, the unit."""
+    """The finding for a setting: as delivered, or how the `moved` ones differ; `figure` names its keys (now, as delivered) and unit."""
     if not known:
         return None
     key, usual, unit = figure
@@ -92,7 +92,7 @@ def _switch(name: str, gpus: Sequence[Gpu], key: str, *, right: bool, wrong: Sta
 
 
 def gpu_power(scene: Scene) -> Observation | None:
-    """A lowered power limit slows long kernels and leaves short ones alone."""
+    """A lowered power limit slows long kernels but not short ones."""
     known = [gpu for gpu in scene.settings if gpu.get("power_limit") and gpu.get("power_default")]
     lowered = [gpu for gpu in known if gpu["power_limit"] < 0.99 * gpu["power_default"]]
     change = f"sudo nvidia-smi -i {lowered[0]['index']} -pl {lowered[0]['power_default']:.0f}" if lowered else ""
@@ -101,7 +101,7 @@ def gpu_power(scene: Scene) -> Observation | None:
 
 
 def gpu_load(scene: Scene) -> Observation | None:
-    """Another process on the same GPU takes turns with ours."""
+    """A process on the same GPU takes turns with the measured one."""
     known = [gpu for gpu in scene.settings if gpu.get("busy") is not None or gpu.get("processes") is not None]
     if not known:
         return None

@@ -1,4 +1,4 @@
-"""Checks of the processor: who else uses it, how its clock is set, and its idle states."""
+"""Checks of the processor: what else uses it, how its clock is set, and its idle states."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from steelyard.machine.doctor.findings import Observation, Scene, Status
 from steelyard.model.units import percent, plain
 
 DEEP_S = 1e-5
-"""Seconds to wake from an idle state that do not matter."""
+"""Seconds to wake from an idle state, up to which they do not matter."""
 UNSEEN = "not visible here (usual in a guest)"
 
 
 def load(scene: Scene) -> Observation:
-    """A busy machine is the largest error of all."""
+    """A busy machine causes the largest errors."""
     averages, cpus = scene.facts.get("load"), scene.part("cpu").get("cpus")
     if not averages or not cpus:
         return Observation("load", "note", "load average not readable")
@@ -74,7 +74,7 @@ def smt(scene: Scene) -> Observation:
 
 
 def steal(scene: Scene) -> Observation:
-    """In a guest, the host may take the CPU away unseen; the kernel counts how often."""
+    """In a guest, the host may take the CPU away unnoticed; the kernel counts for how long."""
     kind = scene.part("cpu").get("virtual")
     if kind == "none":
         return Observation("virtual", "ok", "bare metal")
@@ -88,7 +88,7 @@ def steal(scene: Scene) -> Observation:
 
 
 def stolen(stat: str) -> float | None:
-    """Share of non-idle time that the hypervisor gave to someone else."""
+    """Share of non-idle time that the hypervisor gave to other guests."""
     words = stat.partition("\n")[0].split()
     if len(words) < 9 or words[0] != "cpu":
         return None
@@ -98,7 +98,7 @@ def stolen(stat: str) -> float | None:
 
 
 def quota(scene: Scene) -> Observation:
-    """A CPU quota stops the process in mid-sample once it is spent."""
+    """A process that has spent its CPU quota is stopped in the middle of a sample."""
     limits = scene.part("cgroup")
     cores, throttled, periods = limits.get("cpu_quota"), limits.get("throttled"), limits.get("periods")
     if cores is None:
@@ -126,7 +126,7 @@ def idle(scene: Scene) -> Observation | None:
 
 
 def _idle_states(root: Path, cpu: int) -> list[tuple[int, str, float, bool]]:
-    """Number, name, seconds to leave and whether it is allowed, of each state in which a CPU may sleep."""
+    """Number, name, seconds to leave and whether it is allowed, for each idle state of a CPU."""
     found = []
     for folder in sorted((root / CPUS / f"cpu{cpu}/cpuidle").glob("state[0-9]*")):
         latency, digits = number(folder, "latency"), folder.name.removeprefix("state")
@@ -150,7 +150,7 @@ def isolated(scene: Scene) -> Observation | None:
 
 
 def balancing(scene: Scene) -> Observation | None:
-    """A kernel that moves pages to where they are used does so in the middle of a run."""
+    """A kernel that moves pages to the node that uses them does so in the middle of a run."""
     level = number(scene.root, "proc/sys/kernel/numa_balancing")
     nodes = len(list((scene.root / "sys/devices/system/node").glob("node[0-9]*")))
     if level is None or nodes < 2:

@@ -1,4 +1,4 @@
-"""How the NVIDIA GPUs of this host are set and who uses them now, for the doctor alone: none of it belongs to what a run records."""
+"""Settings of the NVIDIA GPUs of this host and what uses them now; only for the doctor, runs do not record them."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _others(processes: list[Any]) -> int:
 
 
 def parse_row(line: str) -> dict[str, Any] | None:
-    """One line of nvidia-smi's CSV; a field it cannot answer is bracketed text and becomes null, as is what it never says."""
+    """One line of nvidia-smi's CSV; a field without a value is bracketed text and becomes null, like facts that it never reports."""
     cells = [cell.strip() for cell in line.split(",")]
     if len(cells) != len(_FIELDS) or not cells[0].isdigit():
         return None

@@ -1,4 +1,4 @@
-"""Checks of the system around the processor: memory, clocks to read, what is installed, and other runs."""
+"""Checks of the system around the processor: memory, timers, what is installed, and other runs."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def memory(scene: Scene) -> Observation:
 
 
 def aslr(scene: Scene) -> Observation:
-    """Random layout is noise that averages out; a frozen one is bias that does not."""
+    """A random memory layout is noise that averages out; a fixed one is bias that does not."""
     level = number(scene.root, "proc/sys/kernel/randomize_va_space")
     if level is None:
         return Observation("aslr", "note", "not readable")
@@ -52,7 +52,7 @@ def aslr(scene: Scene) -> Observation:
 
 
 def clock(scene: Scene) -> Observation:
-    """A clock outside the CPU makes every reading a system call or worse."""
+    """Reading a clock outside the CPU takes a system call or longer."""
     name, offered = read(scene.root, f"{_CLOCKS}/current_clocksource"), read(scene.root, f"{_CLOCKS}/available_clocksource") or ""
     if not name:
         return Observation("clock source", "note", "not readable")
@@ -64,7 +64,7 @@ def clock(scene: Scene) -> Observation:
 
 
 def timer(scene: Scene) -> Observation:
-    """What reading the clock costs here decides how short a sample may be."""
+    """The cost of reading the clock decides how short a sample may be."""
     now = time.perf_counter_ns
     ticks = [now() for _ in range(4001)]
     steps = [late - early for early, late in pairwise(ticks)]
@@ -98,7 +98,7 @@ def torch(scene: Scene) -> Observation:
 
 
 def disk(scene: Scene) -> Observation:
-    """A run that cannot be saved is a run lost."""
+    """A run that cannot be saved is lost."""
     place = next(path for path in (scene.store, *scene.store.absolute().parents) if path.exists())
     free = shutil.disk_usage(place).free
     status: Status = "ok" if free > 2**30 else "warn" if free > 2**26 else "bad"
@@ -107,7 +107,7 @@ def disk(scene: Scene) -> Observation:
 
 
 def counters(scene: Scene) -> Observation:
-    """Instruction counts need the kernel's leave and a counter the hypervisor passes on."""
+    """Instruction counts need the kernel's permission and, in a guest, a counter that the hypervisor provides."""
     level = number(scene.root, "proc/sys/kernel/perf_event_paranoid")
     matters = "no effect on timings; no instruction counts"
     if level is None:
@@ -123,7 +123,7 @@ def counters(scene: Scene) -> Observation:
 
 
 def hugepages(scene: Scene) -> Observation:
-    """Huge pages given at the kernel's whim move large arrays between two speeds."""
+    """If the kernel decides which memory gets huge pages, large arrays switch between two speeds."""
     text = read(scene.root, _HUGE)
     if not text:
         return Observation("huge pages", "note", "not readable")
@@ -133,7 +133,7 @@ def hugepages(scene: Scene) -> Observation:
 
 
 def others(scene: Scene) -> Observation:
-    """Another run on the same CPU or GPU would disturb this one, so ours would wait."""
+    """Another run on the same CPU or GPU would disturb a new one, so the new one waits."""
     held = locks.held()
     if not held:
         return Observation("other runs", "ok", "none holds a lock")

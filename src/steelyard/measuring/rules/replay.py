@@ -12,9 +12,9 @@ PLACES = ("out.coverage", "out.unlike")
 
 
 def judge(answers: Answers, coverage: float = 0.0, lossy: bool = False) -> Verification:
-    """Fail under the coverage that is asked for, or where a result came out in another form.
+    """Fail below the required coverage, or if a result has another shape or format.
 
-    A `lossy` variant, such as another format, may give other forms on purpose.
+    A `lossy` variant, such as another format, may change shapes and formats on purpose.
     """
     found = answers.candidate(1)
     share, unlike = (float(found[place].data.reshape(-1)[0]) if place in found else 0.0 for place in PLACES)

@@ -1,1 +1,1 @@
-"""The page that answers what is fastest, by how much, how sure, and since when: one file that opens offline, or a site of them."""
+"""Report pages: what is fastest, by how much, how sure, and since when; one file that opens offline, or a site of such pages."""

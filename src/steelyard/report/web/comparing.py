@@ -52,7 +52,7 @@ def comparison_part(found: Comparison, runs: Sequence[Run], base: RunsSide | Non
 
 
 def _delta(found: Comparison, delta: Delta, several: bool, centres: Sequence[float]) -> DeltaEntry:
-    """One delta; its effect names the base where there are several, and only the whole time has rebuilds of its own."""
+    """One delta; its effect names the base if there are several, and only the total time has rebuilds."""
     before, after = found.figures.get(delta.metric, {}).get(delta.head, (None, None))
     rebuilds = list(centres) if delta.metric == "time" and delta.paired else []
     return DeltaEntry(
@@ -75,7 +75,7 @@ def _delta(found: Comparison, delta: Delta, several: bool, centres: Sequence[flo
 
 
 def _alone(delta: Delta, before: Figure | None, after: Figure | None) -> str:
-    """A note where the two times beside an interleaved effect do not give that effect: each is of its case timed alone."""
+    """A note if the ratio of the two times shown is outside the interleaved effect: each was timed alone."""
     if not delta.paired or delta.low is None or delta.high is None or not before or not after or min(before.value, after.value) <= 0:
         return ""
     alone = after.value / before.value

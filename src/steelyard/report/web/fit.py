@@ -1,4 +1,4 @@
-"""A page of ten thousand cases that still opens: the least important parts are left out first, with a note."""
+"""Keeps a page of ten thousand cases small enough to open: the least important parts are left out first, with a note."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MINOR = ("overhead", "time_q10", "discarded", "time_p50", "power", "host_time")
 
 
 def fit(document: Document, room: int = ROOM) -> int:
-    """Make a document small enough for a page, where it is large; gives the bytes that are left for raw samples."""
+    """Make a large document small enough for a page; return the bytes left for raw samples."""
     if len(document["cases"]) < MANY:
         return room
     left = room - weight(document)
@@ -31,7 +31,7 @@ def fit(document: Document, room: int = ROOM) -> int:
 
 
 def weight(document: Document) -> int:
-    """How many bytes of a page a document takes, the charts aside."""
+    """How many bytes of a page a document takes, without the charts."""
     own = {name: value for name, value in document.items() if name != "charts"}
     return round(IN_BASE64 * len(zipped(json.dumps(own, ensure_ascii=False, separators=(",", ":")))))
 

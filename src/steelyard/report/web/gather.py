@@ -1,4 +1,4 @@
-"""From references to the document: which runs, compared with which, with which history."""
+"""Makes the document for references: finds the runs, what they are compared with, and their history."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class ReportRequest:
 
 
 def gather(store: Store, asked: ReportRequest) -> Document:
-    """The document for some references; for a run that cannot be read it holds the reason."""
+    """The document for some references; for a run that cannot be read it has the reason."""
     found, unread = _sides(store, asked.refs or (LATEST,))
     base: RunsSide | None = None
     if asked.base is not None:
@@ -75,7 +75,7 @@ def _sides(store: Store, refs: Sequence[str]) -> tuple[list[RunsSide], list[str]
 
 
 def _is_run(store: Store, ref: str) -> bool:
-    """Whether a reference means a run of ours, though it cannot be read."""
+    """Whether a reference names a run of the store, even one that cannot be read."""
     try:
         return (locate(store, ref) / "run.jsonl").exists()
     except (StoreError, UsageError, OSError):
@@ -85,7 +85,7 @@ def _is_run(store: Store, ref: str) -> bool:
 def _history(store: Store, runs: Sequence[Run], asked: ReportRequest) -> Mapping[str, History]:
     """The series of all cases on the newest run's machine; several runs are a window of time unless another is given.
 
-    Of another tool's file one run counts for each moment: its processes measured the same thing at the same time.
+    From another tool's file only one run counts for each moment: its processes measured the same thing at the same time.
     """
     cases = dict.fromkeys(record.id for run in runs for record in run.records)
     since, until = asked.since, asked.until
@@ -97,11 +97,11 @@ def _history(store: Store, runs: Sequence[Run], asked: ReportRequest) -> Mapping
 
 
 def _first_moment(runs: Sequence[Run]) -> str | None:
-    """When the first run began, where one says that in a form that is a time."""
+    """When the first run began; None if no run has a valid time."""
     return min((run.header.created for run in runs if moment(run.header.created)), key=moment, default=None)
 
 
 def _last_moment(runs: Sequence[Run]) -> str | None:
-    """When the last record began; a run's own time is that of its beginning."""
+    """When the last record began; a run's own time is when it began."""
     times = [record.started or run.header.created for run in runs for record in run.records] + [run.header.created for run in runs]
     return max((time for time in times if moment(time)), key=moment, default=None)

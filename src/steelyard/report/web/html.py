@@ -1,8 +1,8 @@
-"""The page as a file: template, styles, scripts and data put together, with a policy that runs only the scripts put in here.
+"""The page as a file: template, styles, scripts and data, with a policy that allows only these scripts.
 
 Every script and style element is allowed by its hash, and nothing may be fetched, so a name from a result file that reached the
-page as markup would still do nothing. Vega's expressions are interpreted rather than compiled (`ast: true`), which is why the
-page gets by without `unsafe-eval`.
+page as markup would still do nothing. Vega's expressions are interpreted rather than compiled (`ast: true`), so the
+page works without `unsafe-eval`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ STYLE, CHARTS, LICENCES = "style.css", "charts.js", "LICENSES.txt"
 LONGEST_TITLE = 300
 LEVEL = 6
 LARGE = 500_000
-"""Letters of data from which a page holds it as gzip: those below can be read in the page's source."""
+"""Data of this many characters or more are in the page as gzip; shorter data can be read in its source."""
 GZIP, JSON = "application/gzip", "application/json"
 _PLACES = re.compile(r"<!--(POLICY|TITLE|STYLE|KIND|DATA|SCRIPTS)-->")
 _INLINE = re.compile(r"<script>(.*?)</script>", re.DOTALL)
@@ -45,7 +45,7 @@ def single_page(document: Document) -> str:
 
 
 def linked_page(document: Document, assets: str) -> str:
-    """The same page with styles and scripts beside it, at a URL relative to the page; it works over HTTP and from a disk."""
+    """The same page with styles and scripts in separate files, at a URL relative to the page; works over HTTP and from a disk."""
     base = f"{assets.rstrip('/')}/" if assets else ""
     names = asset_names()
     own = "'self' file:"
@@ -64,7 +64,7 @@ def data_text(document: Document) -> str:
 
 
 def data_parts(document: Document) -> tuple[str, str]:
-    """The kind and the text of a page's data: JSON, or where that is long, gzip of it in base64, which browsers unpack themselves."""
+    """The kind and the text of a page's data: JSON, or if that is long, its gzip in base64, which browsers unpack."""
     text = data_text(document)
     return (JSON, text) if len(text) < LARGE else (GZIP, base64.b64encode(zipped(text)).decode())
 
@@ -102,7 +102,7 @@ def asset_files() -> dict[str, str]:
 
 @functools.cache
 def asset_names() -> dict[str, str]:
-    """What a shared file is called in a site."""
+    """The file names that shared files have in a site."""
     return {name: LICENCES if name == LICENCES else _with_digest(name, text) for name, text in _shared().items()}
 
 
@@ -120,7 +120,7 @@ def _with_digest(name: str, text: str) -> str:
 
 
 def _filled(document: Document, policy: str, style: str, scripts: str) -> str:
-    """Each place of the template, once; what stands in the data is never taken for a place."""
+    """Fill each placeholder of the template once; text in the data is never taken for a placeholder."""
     title = clean(document.get("title") or "Steelyard report")[:LONGEST_TITLE]
     kind, data = data_parts(document)
     parts = {"POLICY": policy, "TITLE": html.escape(title), "STYLE": style, "KIND": kind, "DATA": data, "SCRIPTS": scripts}

@@ -33,7 +33,7 @@ def history_part(
     most: int,
     known: Sequence[Excuse] = (),
 ) -> dict[str, Any] | None:
-    """All series that have something to show; a single point is no history. `most` is how many points there may be in all.
+    """All series with two points or more. `most` is how many points there may be in all.
 
     Changes that are `known` are marked with the reason.
     """
@@ -50,7 +50,7 @@ def history_part(
 
 
 def _trends(series: Iterable[History], cases: Mapping[str, Plain], baseline: str | None) -> Trends | None:
-    """Speedups over time, of all points: means over what was kept for its changes would be means of what changed."""
+    """Speedups over time, from all points: series are kept because they changed, so means over the kept ones would be biased."""
     known: dict[str, History] = {}
     for item in series:
         known.setdefault(item.case, _sound(item))
@@ -62,7 +62,7 @@ def _trends(series: Iterable[History], cases: Mapping[str, Plain], baseline: str
 
 
 def within(series: Mapping[str, History], most: int) -> dict[str, History]:
-    """As many series whole as there is room for, those that changed most first; then of the others the newest points."""
+    """As many whole series as there is room for, those that changed most first; then the newest points of the other series."""
     if sum(len(item.points) for item in series.values()) <= most:
         return dict(series)
     changed = sorted((key for key, item in series.items() if item.changes), key=lambda key: -_furthest(series[key]))
@@ -76,7 +76,7 @@ def within(series: Mapping[str, History], most: int) -> dict[str, History]:
 
 
 def _sound(item: History) -> History:
-    """Without times that have no ratio: a damaged file may hold one of zero, and less, and more than there is time."""
+    """The series without times that have no ratio: a damaged file may have zero, negative or impossibly large ones."""
     return replace(item, points=[point for point in item.points if SHORTEST_TIME < point.time < LONGEST_TIME])
 
 
@@ -109,7 +109,7 @@ def _point(point: Point) -> list[Any]:
 
 
 def slower_since(series: Mapping[str, History], known: Sequence[Excuse] = ()) -> Sequence[tuple[str, Change]]:
-    """Series whose newest level is slower by more than what counts as the same, the slowest first; without smaller and known ones."""
+    """Series whose newest level is slower by more than the margin, the slowest first; without known changes."""
     last = [(item.case, item.changes[-1]) for item in series.values() if item.changes]
     found = [(case, change) for case, change in last if change.low is not None and change.low > 1 + MARGIN]
     found = [(case, change) for case, change in found if not known_reason(known, case, change.ratio)]

@@ -15,7 +15,7 @@ _LARGEST_WHOLE = 2**53
 
 
 def plain(value: Any) -> Any:
-    """Plain JSON: six significant digits, null for what is no number, text without control characters."""
+    """Plain JSON: six significant digits, null for infinite and undefined numbers, text without control characters."""
     kind = type(value)
     if kind is str:
         return visible(value)
@@ -41,7 +41,7 @@ def rounded(value: float) -> float | int | None:
 
 
 def short(value: Any, longest: int) -> str | int | float | bool | None:
-    """A scalar as it is, anything else as text; None where the text is too long to show."""
+    """A scalar as it is, anything else as text; None if the text is too long to show."""
     if value is None or isinstance(value, (bool, int)):
         return value
     if isinstance(value, float):

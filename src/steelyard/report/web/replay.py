@@ -1,4 +1,4 @@
-"""The replay of a trace on a case's page: what it covers, what its calls took, and a timeline beside the recording."""
+"""The replay of a trace on a case's page: what it covers, what its calls took, and its timeline with the recorded one."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from steelyard.report.replay import OPERATORS, REPLAY, coverage_rows
 from steelyard.report.web.samples import Sidecar
 
 MOST_ROWS, MOST_DRAWN = 100, 1500
-"""Calls with their shapes in the table, and calls in the timeline: the first ones, where there are more."""
+"""The most calls in the table, and in the timeline; only the first are shown."""
 
 
 def replay_entry(record: Record, sidecar: Sidecar) -> dict[str, Any] | None:
-    """What a page holds of a replay; None for any other case."""
+    """The part of a page about a replay; None for any other case."""
     if not isinstance(record.effective.get(REPLAY), Mapping):
         return None
     return {
@@ -44,7 +44,7 @@ def _number(value: Any) -> float | None:
 
 
 def _drawn(record: Record, sidecar: Sidecar) -> dict[str, Any] | None:
-    """Starts and times of calls, here and recorded; nothing where the series do not belong together."""
+    """Starts and times of calls, replayed and recorded; None if the series do not match."""
     took, numbers = sidecar.array(record, "replay_time"), sidecar.array(record, "replay_name")
     names = record.effective.get("replay_names")
     if took is None or numbers is None or len(took) != len(numbers) or not isinstance(names, list) or not len(took):

@@ -1,4 +1,4 @@
-"""The requests of a page: when the tokens of a usual one came, and how all times to the first token and between tokens are spread."""
+"""The requests of a page: when the tokens of a typical request came, and how times to the first token and between tokens are spread."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from steelyard.store.runs import Run
 MOST_VALUES, MOST_OF_CASE, LEAST_OF_CASE = 60_000, 256, 16
 """The most raw times of all cases together, and of each part of one case."""
 MOST_ROWS, MOST_TOKENS, MOST_TIMELINES = 8, 1024, 200
-"""Rows of a batch that came apart, tokens of a row, and cases, of which a timeline is kept."""
+"""The most rows of a batch, tokens of a row, and cases that are kept in timelines."""
 
 
 def requests_part(seen: Sequence[PlacedRecord], runs: Sequence[Run], told: Words) -> dict[str, Any] | None:
-    """Every point of generation with its variants; None where no run has any.
+    """Every point of a generation workload with its variants; None if there is none.
 
-    `ttft` and `itl` are raw times in seconds in the order of their size, evenly thinned where there are more than fit; `n` says how
-    many there are. `tokens` are the times since its start at which the tokens of the request of median length came, a list for each
-    row of its batch that came apart, and `end` is when it was over.
+    `ttft` and `itl` are sorted raw times in seconds, evenly thinned if there are more than fit; `n` says how many there are. `tokens`
+    are the times at which the tokens of the request of median length came, since its start: a list for each row of its batch that was
+    timed separately. `end` is when that request ended.
     """
     known = [item for item in seen if item.record.status == "ok" and generates(item.record.metrics)]
     if not known:
@@ -57,7 +57,7 @@ def _times(record: Record, sidecar: Sidecar, most: int) -> dict[str, Any]:
 
 
 def ranks(count: int, most: int) -> list[int]:
-    """Places of an ordered list that are kept: all, or so many at even distances, the first and the last among them."""
+    """Indices to keep of an ordered list: all, or `most` at even distances including the first and the last."""
     return list(range(count)) if count <= most else [place * (count - 1) // (most - 1) for place in range(most)]
 
 
@@ -68,7 +68,7 @@ def _series(record: Record, sidecar: Sidecar, name: str) -> Floats | None:
 
 
 def _timeline(record: Record, sidecar: Sidecar) -> Mapping[str, Any]:
-    """The request of median length; nothing where the series do not belong together."""
+    """The timeline of the request of median length; empty if the series do not match."""
     times, first, gaps = (_series(record, sidecar, name) for name in ("time", *TOLD))
     empty: dict[str, Any] = {"tokens": [], "end": None}
     if times is None or first is None or not len(times) or len(first) % len(times):

@@ -1,7 +1,7 @@
 """Each case under its roof: operations per byte, the rate reached, and what bounds it.
 
-Nothing is measured here. What the run stored counts; where it stored nothing, the peaks that this user keeps for that
-machine or the vendor's figures for its GPU do.
+Nothing is measured here. Stored figures of the run are used; without them, the peaks that this user has for that machine
+or the vendor's figures for its GPU.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def _sides(roof: Roof, source: str) -> RoofPeaks:
 
 
 def _derived(record: Record, share: float, bound: str, source: str, roof: Roof | None) -> RoofPeaks:
-    """The peak that a stored share implies; the other one is only known where it is kept, or where a part of a request stands below it."""
+    """The peak that a stored share implies; the other peak is known only if it is stored or if a part of a request is bound by it."""
     computed, moved = record.metrics.get("compute"), record.metrics.get("bandwidth")
     compute = computed.value / share if bound == "compute" and computed else roof.compute if roof else None
     bandwidth = moved.value / share if bound == "memory" and moved else roof.bandwidth if roof else None
@@ -94,7 +94,7 @@ def _derived(record: Record, share: float, bound: str, source: str, roof: Roof |
 
 
 def _ceiling(record: Record, bandwidth: float | None) -> float | None:
-    """The peak of arithmetic, by a part of a request that memory would let go faster than its roof does."""
+    """The arithmetic peak, from a part of a request that memory alone would allow to be faster than its roof."""
     for part in TOLD:
         computed, moved, share = (record.metrics.get(f"{part}_{kind}") for kind in ("compute", "bandwidth", roofline.METRIC))
         if bandwidth and computed and moved and share and min(moved.value, share.value) > 0:
@@ -107,7 +107,7 @@ def _ceiling(record: Record, bandwidth: float | None) -> float | None:
 def lay(
     seen: Sequence[PlacedRecord], entries: Sequence[CaseEntry], runs: Sequence[Run], machines: dict[str, int]
 ) -> tuple[list[CaseEntry], dict[str, Any] | None]:
-    """The cases, each below its roof where it has one, and the page's roofline, or None where there is nothing to draw."""
+    """The cases, each with its roof if it has one, and the page's roofline, or None if there is nothing to draw."""
     roofs = Roofs(runs)
     drawn: list[dict[str, Any]] = []
     points: list[str] = []
@@ -122,7 +122,7 @@ def lay(
 
 
 def _add(drawn: list[dict[str, Any]], roof: dict[str, Any]) -> None:
-    """One roof for all cases that stand under it: a case may know only the peak that bounds it, and that only nearly."""
+    """Add a roof, or merge it with one that agrees: a case may know only the peak that bounds it, and that only approximately."""
     sides = ("compute", "bandwidth")
     for other in drawn:
         same = all(other[name] == roof[name] for name in ("machine", "device", "dtype", "source"))

@@ -1,4 +1,4 @@
-"""Raw samples of a page: in the order they were taken, thinned so that no spike and no dip is lost."""
+"""Raw samples of a page, in the order they were taken, thinned without losing a spike or a dip."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Places = np.ndarray[Any, np.dtype[np.intp]]
 
 @dataclass(frozen=True)
 class Sidecar:
-    """The raw samples of one run; `size` is None where the file is gone."""
+    """The raw samples of one run; `size` is None if the file is missing."""
 
     run: Run
     size: int | None = None
@@ -54,7 +54,7 @@ class Sidecar:
 
     @functools.cached_property
     def _bytes(self) -> mmap.mmap | None:
-        """The file, mapped once however many series are read of it."""
+        """The file, mapped once for all series."""
         try:
             with open_plain(inside(self.run.path, SIDECAR, "the file of raw samples")) as file:
                 return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if self.size else None
@@ -62,7 +62,7 @@ class Sidecar:
             return None
 
     def array(self, record: Record, name: str) -> Floats | None:
-        """One series of a record; None where it was not kept or cannot be read."""
+        """One series of a record; None if it was not stored or cannot be read."""
         series = next((item for item in record.samples if item.name == name), None)
         data = self._bytes if series and series.dtype in SIZES and series.count >= 0 and series.offset >= 0 else None
         if series is None or data is None or extent([series]) > len(data):
@@ -71,7 +71,7 @@ class Sidecar:
 
 
 SERIES = {"block_time": "calls_per_block", "forward.measure.time": "calls_per_repeat"}
-"""The series that a case's chart shows: blocks, or the repeats of a fixed protocol; and how many calls each value is of."""
+"""The series that a case's chart shows (blocks, or the repeats of a fixed protocol), and where the calls in each value are counted."""
 SECONDS = {"s": 1.0, "ms": 1e-3, "ns": 1e-9}
 
 
@@ -81,7 +81,7 @@ def shown_series(record: Record) -> Series | None:
 
 
 def count_of(record: Record) -> int:
-    """How many values a record says that it kept of them."""
+    """How many of these times a record says it has."""
     series = shown_series(record)
     return max(0, series.count) if series else 0
 
@@ -98,7 +98,7 @@ def level(counts: Sequence[int], total: int) -> int:
 
 
 def thin(values: Floats, most: int) -> Places:
-    """Places to keep, in order: the first, the last, and of each stretch in between the least and the largest."""
+    """Indices to keep, in order: the first, the last, and the minimum and maximum of each stretch between them."""
     count = len(values)
     if count <= most:
         return np.arange(count)
@@ -113,7 +113,7 @@ def thin(values: Floats, most: int) -> Places:
 
 
 def sample_entry(record: Record, sidecar: Sidecar, most: int) -> SampleEntry | None:
-    """The samples of a record as net time per call, with what disturbed them and the device's clock beside them; plain JSON."""
+    """The samples of a record as net time per call, with disturbances and the device's clock; plain JSON."""
     if most <= 0 or not record.samples:
         return None
     series = shown_series(record)
@@ -149,8 +149,8 @@ def _short(value: float) -> float | None:
 def _clock(record: Record, sidecar: Sidecar, blocks: Floats, most: int) -> ClockSeries | None:
     """The device's clock on the axis of the blocks.
 
-    It was read in a thread from before the warm-up to the end, so the blocks are what lies after the warm-up, spread over
-    the rest in proportion to their own lengths.
+    The clock was read in a thread from before the warm-up to the end, so the blocks are spread over the time after the warm-up
+    in proportion to their lengths.
     """
     at, clock = sidecar.array(record, "telemetry_time"), sidecar.array(record, "telemetry_sm_clock")
     if at is None or clock is None or len(at) != len(clock) or not len(at):

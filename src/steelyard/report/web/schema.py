@@ -1,6 +1,7 @@
-"""The typed report document: what a page, a spreadsheet and a picture are made from, part by part.
+"""The typed report document, from which pages, spreadsheets and pictures are made, part by part.
 
-Builders make these; `plain` turns them into JSON, where numbers that are none become null. A test holds every document to them.
+Builders make these; `plain` turns them into JSON, with null for infinite and undefined numbers. A test checks every document
+against them.
 """
 
 from __future__ import annotations
@@ -16,14 +17,14 @@ from steelyard.model.record import Status
 FORMAT = "steelyard-report/1"
 Real = float | None
 Numbers = tuple[Real, Real, Real, int | None]
-"""Value, both ends of its 95 % interval, and how many samples it is of."""
+"""Value, both ends of its 95 % interval, and its number of samples."""
 Scalar = str | int | float | bool | None
 Tone = Literal["good", "bad", "mixed", "none"]
 
 
 @dataclass(frozen=True)
 class ReportBanner:
-    """The answer: the first sentence, all of them together, and whether they are good news."""
+    """The answer: whether it is good news, and its sentences, also as one text."""
 
     tone: Tone
     text: str
@@ -64,7 +65,7 @@ class RunEntry:
 
 @dataclass(frozen=True)
 class MetricEntry:
-    """Unit, direction and words of a figure."""
+    """Unit, direction and label of a metric."""
 
     unit: str
     better: Literal["lower", "higher", "none"]
@@ -73,7 +74,7 @@ class MetricEntry:
 
 @dataclass(frozen=True)
 class ClockSeries:
-    """A device's clock at places among the samples."""
+    """A device's clock, by indices of the samples."""
 
     unit: str
     index: list[int]
@@ -82,7 +83,7 @@ class ClockSeries:
 
 @dataclass(frozen=True)
 class SampleEntry:
-    """Raw times of a case per call; `index` are their places where some are left out."""
+    """Raw times of a case per call; `index` has their positions if some are left out."""
 
     unit: str
     count: int
@@ -146,7 +147,7 @@ class ProgramEntry:
 
 @dataclass(frozen=True)
 class CaseEntry:
-    """One case with all that is known about it; samples, roof and replay are laid in last."""
+    """One case with all that is known about it; samples, roof and replay are added last."""
 
     id: str
     label: str
@@ -232,7 +233,7 @@ class ComparisonPart:
 
 @dataclass(frozen=True)
 class MatrixCell:
-    """One stack's answer for one row."""
+    """One stack's result for one row."""
 
     case: str
     status: str
@@ -241,7 +242,7 @@ class MatrixCell:
 
 @dataclass(frozen=True)
 class MatrixPart:
-    """Workloads by stacks; `by_baseline` holds every speedup over each of the baselines."""
+    """Workloads by stacks; `by_baseline` has the speedups over each baseline."""
 
     baseline: str
     columns: list[str]
@@ -253,9 +254,9 @@ class MatrixPart:
 
 @dataclass(frozen=True)
 class ReportDocument:
-    """The whole of it. Parts that a page has nothing for are null; `commit_url` is where a commit is shown, with {commit} in its place.
+    """The whole document. Parts without content are null; `commit_url` is the address of a commit, with {commit} in its place.
 
-    Roofline, generation and history are tables that their own pages and charts describe; `rows` are the rows of charts, by column.
+    Roofline, generation and history are tables described in their own modules and charts; `rows` are the rows of charts, by column.
     """
 
     format: Literal["steelyard-report/1"]

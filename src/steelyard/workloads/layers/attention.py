@@ -1,4 +1,4 @@
-"""Self-attention with its projections, with as many or fewer heads for keys and values as for queries."""
+"""Self-attention with its projections, with as many heads for keys and values as for queries, or fewer."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def attention_weights(hidden: int, heads: int, kv_heads: int, dtype: str, be: Ba
 
 
 def attention_flops(batch: int, seq: int, hidden: int, heads: int, kv_heads: int, causal: bool) -> float:
-    """Matrix products alone: four projections, and two products for each query-key pair that counts."""
+    """Matrix products only: four projections, and two products for each query-key pair that counts."""
     return 2.0 * batch * seq * attention_size(hidden, heads, kv_heads) + 4.0 * batch * pairs(seq, causal) * hidden
 
 
@@ -67,7 +67,7 @@ def attention_size(hidden: int, heads: int, kv_heads: int) -> int:
     },
 )
 def attention(batch: int, seq: int, hidden: int, heads: int, kv_heads: int, causal: bool, dtype: str, be: Backend) -> Task:
-    """Self-attention with its four projections; compute bound, the more so by attention itself the longer the sequence."""
+    """Self-attention with its four projections; compute bound, for long sequences mostly by attention itself."""
     fn = form(be, lambda torch: mix, shared=mix_in)
     x = be.randn(batch, seq, hidden, dtype=dtype)
     weights = attention_weights(hidden, heads, kv_heads, dtype, be)

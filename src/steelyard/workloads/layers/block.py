@@ -55,7 +55,7 @@ def block_in(space: Space) -> Callable[..., Array]:
 def transformer_block(
     batch: int, seq: int, hidden: int, ffn: int, heads: int, kv_heads: int, causal: bool, dtype: str, be: Backend
 ) -> Task:
-    """Pre-norm transformer block: RMS norm, attention, RMS norm, SwiGLU; compute bound, with memory-bound seams to fuse."""
+    """Pre-norm transformer block: RMS norm, attention, RMS norm, SwiGLU; compute bound, with memory-bound steps to fuse."""
     tokens, fed = batch * seq, 3 * hidden * ffn
     x = be.randn(batch, seq, hidden, dtype=dtype)
     gain_1 = be.uniform(hidden, low=0.5, high=1.5, dtype=dtype)

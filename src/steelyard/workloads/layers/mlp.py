@@ -32,7 +32,7 @@ def feed_in(space: Space) -> Callable[..., Array]:
 
 
 def mlp_weights(hidden: int, ffn: int, gated: bool, dtype: str, be: Backend) -> tuple[Array, ...]:
-    """Up, down and, if gated, gate: in the order in which `feed` takes them."""
+    """The weights up, down and, if gated, gate, in the order in which `feed` takes them."""
     w_up = be.randn(ffn, hidden, dtype=dtype, scale=hidden**-0.5)
     w_down = be.randn(hidden, ffn, dtype=dtype, scale=ffn**-0.5)
     return (w_up, w_down, be.randn(ffn, hidden, dtype=dtype, scale=hidden**-0.5)) if gated else (w_up, w_down)

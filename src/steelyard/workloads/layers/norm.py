@@ -1,4 +1,4 @@
-"""A norm and the linear layer that reads it: the seam that a fused kernel removes."""
+"""A norm and the linear layer that reads it, which a fused kernel combines."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def centre_project_in(space: Space) -> Callable[..., Array]:
     },
 )
 def ln_linear(batch: int, seq: int, hidden: int, out: int, dtype: str, be: Backend) -> Task:
-    """Layer norm, then a linear layer; compute bound, with a memory-bound seam to fuse."""
+    """Layer norm, then a linear layer; compute bound, with a memory-bound norm to fuse."""
     fn = form(be, lambda torch: centre_project, shared=centre_project_in)
     tokens = batch * seq
     x = be.randn(batch, seq, hidden, dtype=dtype)

@@ -1,6 +1,6 @@
-"""Models in numpy, JAX and TensorFlow: the weights that the torch module has, drawn in the same order, and their forms.
+"""Models in numpy, JAX and TensorFlow: functions, and the weights of the torch module, drawn in the same order.
 
-A model's weights go by the names of its torch module; a test holds the two lists together. Every framework gets the same numbers.
+A model's weights have the names of its torch module, which a test checks. Every framework gets the same numbers.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Weights = Mapping[str, Array]
 Forward = Callable[[Space, Weights, Array], Array]
 KERNEL_AXES = 4
 STATISTICS = {"running_mean": 0.0, "running_var": 1.0}
-"""What norms over a batch keep beside their weights, and its first value."""
+"""The statistics that norms over a batch have besides their weights, with their first values."""
 
 
 def count_of(shapes: Shapes) -> int:
@@ -29,7 +29,7 @@ def count_of(shapes: Shapes) -> int:
 
 
 def draw(be: Any, shapes: Shapes, dtype: str, first: Mapping[str, float]) -> dict[str, Array]:
-    """Seeded weights in named order, as `module` of the torch backend draws them; `first` has other values for names that end so."""
+    """Seeded weights in order of names, as `module` of the torch backend draws them; `first` has other values by the ends of names."""
     space, found = space_of(be.name), {}
     known = {"bias": 0.0, "weight": 1.0, **STATISTICS, **first}
     for name, shape in shapes.items():
@@ -54,7 +54,7 @@ def build_model(
     ready: Callable[[Module], None] = lambda module: None,
     **known: Any,
 ) -> Task:
-    """A model on its input in the framework of a backend: the module that `make` gives for torch, `forward` for all others."""
+    """A model on its input in the framework of a backend: the module that `make` returns for torch, else `forward`."""
     if be.name not in SPACES:
         module = be.module(make, dtype)
         ready(module)
@@ -116,7 +116,7 @@ def norm(space: Space, w: Weights, name: str, x: Array, eps: float) -> Array:
 
 
 def mixed(space: Space, w: Weights, name: str, x: Array, heads: int, causal: bool) -> Array:
-    """Attention of a block, whose projections lie in one matrix."""
+    """Attention of a block, whose projections are in one matrix."""
     batch, seq, hidden = x.shape
     parts = space.transpose(space.reshape(affine(space, w, f"{name}.qkv", x), (batch, seq, 3, heads, hidden // heads)), (2, 0, 3, 1, 4))
     found = space.transpose(space.attend(parts[0], parts[1], parts[2], causal), (0, 2, 1, 3))

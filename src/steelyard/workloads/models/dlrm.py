@@ -1,4 +1,4 @@
-"""DLRM: recommendation, where the tables are the weight and the products are small."""
+"""DLRM: a recommendation model with large tables and small products."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ def linear(batch: int, dtype: str, be: Any, mode: str = "eval") -> Task:
 
 
 def layers(ask: ModelRequest, spot: ModelDevice) -> Subject:
-    """The model, its inputs, and a loss against targets of its own."""
+    """The model, its inputs, and a loss against its own targets."""
     import torch
     from torch import nn
 

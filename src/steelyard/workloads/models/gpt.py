@@ -64,7 +64,7 @@ def decode(space: Space, w: Weights, tokens: Array, layers: int, heads: int) -> 
     },
 )  # fmt: skip
 def gpt(batch: int, seq: int, layers: int, hidden: int, heads: int, ffn: int, vocab: int, dtype: str, be: Any) -> Task:
-    """GPT decoder that reads a whole prompt and gives the logits of every place; compute bound."""
+    """GPT decoder that reads a whole prompt and gives the logits of every position; compute bound."""
     tokens = batch * seq
     block = block_flops(batch, seq, hidden, heads, ffn, causal=True)
     x = be.integers(0, vocab, batch, seq)

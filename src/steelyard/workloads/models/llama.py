@@ -14,7 +14,7 @@ BASE = 10000.0
 
 
 def decoder(layers: int, hidden: int, heads: int, kv_heads: int, ffn: int, vocab: int, seq: int, base: float = BASE) -> Module:
-    """Embedding, pre-norm causal blocks, and an output layer of its own; the turns of all places are made once."""
+    """Embedding, pre-norm causal blocks, and a separate output layer; the rotations of all positions are computed once."""
     import torch
     import torch.nn.functional as F
     from torch import nn
@@ -99,7 +99,7 @@ def decoder(layers: int, hidden: int, heads: int, kv_heads: int, ffn: int, vocab
 def llama(
     batch: int, seq: int, layers: int, hidden: int, heads: int, kv_heads: int, ffn: int, vocab: int, dtype: str, be: Any
 ) -> Task:  # fmt: skip
-    """Llama decoder that reads a whole prompt and gives the logits of every place; compute bound, with memory-bound seams to fuse."""
+    """Llama decoder that reads a whole prompt and gives the logits of every position; compute bound, with memory-bound steps to fuse."""
     tokens = batch * seq
     width = divides("heads", heads, "hidden", hidden)
     divides("kv_heads", kv_heads, "heads", heads)

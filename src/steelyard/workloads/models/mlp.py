@@ -1,4 +1,4 @@
-"""A plain multi-layer perceptron: the smallest model there is, and all of it matrix products."""
+"""A plain multi-layer perceptron: the smallest model, made of matrix products."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def perceptron(widths: tuple[int, ...]) -> Module:
 
 
 def perceptron_shapes(widths: tuple[int, ...]) -> Shapes:
-    """Its weights by the names that the module has for them; every second of its layers is a ReLU."""
+    """The weights of the perceptron by their names in its module, where every second layer is a ReLU."""
     found: dict[str, tuple[int, ...]] = {}
     for layer, (features, out) in enumerate(pairwise(widths)):
         found |= affine_shapes(str(2 * layer), out, features)

@@ -1,7 +1,7 @@
 """What the models share: a transformer block with its cost, and losses against classes drawn beforehand.
 
 Classes of modules are made by functions, once per model, because a framework is imported only when something is built.
-Declared flops of a model count its matrix products and convolutions alone; declared bytes count every weight read once (of
+Declared flops of a model count only its matrix products and convolutions; declared bytes count every weight read once (of
 a table only the rows that are looked up), the input and the output.
 """
 

@@ -57,5 +57,5 @@ def timm(batch: int, dtype: str, be: Any, member: str, mode: str = "eval") -> Ta
 
 
 def _loss(surprise: Any) -> Any:
-    """That of a classifier; a model that answers several tensors in training has none of its own."""
+    """The loss of a classifier; for a model that returns several tensors in training, their mean."""
     return lambda output: surprise(output) if getattr(output, "ndim", 0) == 2 else mean_of(output)

@@ -18,7 +18,7 @@ WITH_GRADIENTS = ("maml",)
 
 
 def bench_model(ask: ModelRequest, spot: ModelDevice) -> Subject:
-    """A model of TorchBench on the device; one in a checkout needs that on the path."""
+    """A model of TorchBench on the device; if TorchBench is a checkout, its folder must be on the path."""
     if not ask.name.isidentifier():
         raise unknown("model", ask.name, [])
     try:
@@ -36,7 +36,7 @@ def bench_model(ask: ModelRequest, spot: ModelDevice) -> Subject:
 
 
 def _benchmark(ask: ModelRequest, spot: ModelDevice) -> Any:
-    """TorchBench's own object for a model; one that forbids another batch size gets none."""
+    """TorchBench's own object for a model; a model with a fixed batch size is not given another."""
     found = importlib.import_module(f"{PACKAGE}.models.{ask.name}")
     kind = getattr(found, "Model", None)
     if kind is None:

@@ -19,7 +19,7 @@ BAGS = {"_embedding_bag", "_embedding_bag_forward_only"}
 UNREAD = {"zeros", "ones", "full", "rand", "randn", "randint", "randperm", "arange", "linspace", "eye", "fill_", "zero_"}
 UNREAD |= {"normal_", "uniform_", "random_", "exponential_", "geometric_", "cauchy_", "log_normal_"}
 UNWRITTEN = {"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "resize_"}
-"""These leave whatever was in memory before: nothing is moved, and alone their answers mean nothing."""
+"""These leave memory as it was: nothing is moved, and if nothing else runs, the answer is undefined."""
 SCATTERED = {
     "diag", "diagonal_copy", "grid_sampler_2d", "grid_sampler_3d", "histc", "index_add", "index_add_", "index_copy", "index_copy_",
     "index_fill", "index_fill_", "index_put", "index_put_", "index_reduce", "index_reduce_", "masked_scatter", "masked_scatter_",
@@ -32,7 +32,7 @@ SCATTERED = {
 
 @dataclass(frozen=True)
 class Steps:
-    """What one call ran: the kernels by name, its flops where counted, whether it drew numbers or wrote to its inputs, its output."""
+    """What one call ran: the kernels by name, its flops if counted, whether it drew numbers or wrote to its inputs, its output."""
 
     kernels: tuple[str, ...]
     flops: float
@@ -42,7 +42,7 @@ class Steps:
 
 
 class KernelNotes(TorchDispatchMode):
-    """Notes every kernel; views are not work and are left out."""
+    """Records every kernel except views, which do no work."""
 
     def __init__(self, inputs: Iterable[Any]) -> None:
         super().__init__()
@@ -79,7 +79,7 @@ class KernelNotes(TorchDispatchMode):
 
 @functools.cache
 def makes(func: Any) -> bool:
-    """Whether an operator makes a tensor out of none, which would have data wherever its arguments lie."""
+    """Whether an operator makes a tensor without tensor arguments; it would have data even if the call's other tensors have none."""
     kinds = [str(argument.type) for argument in func._schema.arguments]
     return any(argument.name == "device" for argument in func._schema.arguments) and not any("Tensor" in kind for kind in kinds)
 
@@ -93,9 +93,9 @@ def steps(forward: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str,
 
 
 def least_bytes(seen: Steps, args: Sequence[Any], kwargs: Mapping[str, Any], weights: Iterable[Any] = ()) -> float | None:
-    """The least that a call must move: what it reads once and what it writes once; None where that is not known.
+    """The least that a call must move: what it reads once and what it writes once; None if unknown.
 
-    Views move nothing, so they have no bandwidth; a lookup reads as much as it gives.
+    Views move nothing, so they have no bandwidth; a lookup reads as much as it returns.
     """
     ran, out = set(seen.kernels) - UNWRITTEN, sum(touched(item) for item in tensors(seen.output))
     if not ran or ran & SCATTERED:

@@ -1,4 +1,4 @@
-"""The pass back from what a call returned, as it is timed apart from the call."""
+"""The backward pass from what a call returned, timed separately from the call."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from steelyard.workloads.operators._task import recorded, without_derivative
 
 
 def backward_of(operator: Any) -> Backward:
-    """The pass of an operator: its own where a user wrote one, which follows its forward at once, else the usual one."""
+    """The backward pass of an operator: a user's own, which runs right after its forward pass, else the usual one."""
     gradient = Gradient(operator)
     return Backward(gradient.step, gradient.clear, 1 if gradient.own else MOST_PENDING, gradient.again)
 
@@ -22,7 +22,7 @@ def backward_of(operator: Any) -> Backward:
 class Gradient:
     """The usual backward pass: from a gradient of ones, over a fresh graph each time.
 
-    An operator of a user's own may have its pass written: `backward()`, and `create_grad()` for what it needs.
+    A user's operator may define its own pass: `backward()`, and `create_grad()`, which prepares it.
     """
 
     def __init__(self, operator: Any = None) -> None:
@@ -54,23 +54,23 @@ class Gradient:
         return partial(torch.autograd.backward, roots, self.seeds)
 
     def again(self, out: Any) -> Step:
-        """The pass as it can be made again over the same graph, for a capture that is replayed; nothing needs to be cleared after it."""
+        """The pass in a form that can run again over the same graph, for a capture that is replayed; nothing needs clearing after it."""
         step = self.step(out)
         if self.own is not None and step is not None:
             return step
         return partial(torch.autograd.grad, roots_of(out), self.leaves or (), self.seeds, retain_graph=True, allow_unused=True)
 
     def look_back(self, roots: Sequence[Any]) -> None:
-        """Find out, once, which tensors a pass gives a gradient to: inputs, weights, whatever the graph reaches; and if it can be made."""
+        """Find out once which tensors get a gradient (inputs, weights, whatever the graph reaches), and whether there is a pass."""
         self.leaves = [leaf for step in recorded(roots) if (leaf := getattr(step, "variable", None)) is not None]
         self.nowhere = bool(without_derivative(roots))
 
     def clear(self) -> None:
-        """Drop what the pass left, or the next one would add to it."""
+        """Drop the gradients of the pass, or the next one would add to them."""
         for leaf in self.leaves or ():
             leaf.grad = None
 
 
 def roots_of(out: Any) -> list[Any]:
-    """The parts of an output, which may be nested, that something was recorded for."""
+    """The tensors of an output, which may be nested, that have a recorded graph."""
     return [item for item in tensors(out) if not item.is_leaf]

@@ -11,7 +11,7 @@ from steelyard.workloads.models.parts import Module
 from steelyard.workloads.models.resnet import residual_network
 
 CLASSES, WIDTH = 1000, 64
-"""Of ResNet-50 as it is usually trained."""
+"""Sizes of ResNet-50 as it is usually trained."""
 
 
 def alex_net() -> Module:

@@ -17,7 +17,7 @@ def attend(q: Array, k: Array, v: Array, causal: bool) -> Array:
 
 
 def pairs(seq: int, causal: bool) -> int:
-    """Query-key pairs that count: a causal mask leaves the lower triangle, and skipping the rest is no extra work done."""
+    """Query-key pairs that count: a causal mask leaves the lower triangle, and skipped pairs do not count as work."""
     return seq * (seq + 1) // 2 if causal else seq * seq
 
 

@@ -1,8 +1,8 @@
-"""The least a task must move, so that every body of a workload declares the same figure.
+"""The least that a task must move, so that every variant of a workload declares the same figure.
 
 Declared bytes count each input read once and each output written once in its own format; intermediates and write-allocate
 traffic are left out. Declared flops count a multiply-add as 2 and any other elementary function as 1; layers and matrix
-products count their matrix products alone, as is usual.
+products count only their matrix products, as is usual.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def size(dtype: str, *counts: int) -> float:
 
 
 def divides(part: str, count: int, whole: str, total: int) -> int:
-    """The share of each group, or the reason why such a case has no meaning."""
+    """The size of each group; raises `NotApplicable` if it is not a whole number."""
     if count < 1 or total % count:
         raise NotApplicable(f"{whole}={total} is not a multiple of {part}={count}")
     return total // count

@@ -1,4 +1,4 @@
-"""Dense matrix products: what most of a model's arithmetic is."""
+"""Dense matrix products, which are most of a model's arithmetic."""
 
 from __future__ import annotations
 

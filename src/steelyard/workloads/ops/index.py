@@ -10,7 +10,7 @@ from steelyard.workloads.ops.cost import INDEX, Array, size
 from steelyard.workloads.ops.forms import Backend, form, operator, trainable
 
 MET = {"bf16": (3e-2, 3e-2), "fp16": (1e-2, 5e-3)}
-"""Where several values meet in one place, short formats round after each: sums that nearly cancel keep the error of their parts."""
+"""If several values are added in one place, short formats round after each: sums that nearly cancel keep the error of their parts."""
 
 
 @operator(
@@ -20,7 +20,7 @@ MET = {"bf16": (3e-2, 3e-2), "fp16": (1e-2, 5e-3)}
     sizes={"small": {"m": 16, "n": 64, "k": 16}, "h200": {"m": 8192, "n": 32768, "k": 8192, "dtype": "bf16"}},
 )
 def gather(m: int, n: int, k: int, dtype: str, be: Backend) -> Task:
-    """Picks k places of each row; bound by memory latency, since every element is a load of its own."""
+    """Picks k places of each row; bound by memory latency, because every element is a separate load."""
     fn = form(
         be,
         lambda torch: lambda x, index: torch.gather(x, -1, index),
@@ -92,7 +92,7 @@ def pool(torch: Any) -> Callable[..., Array]:
     },
 )
 def embedding_bag(rows: int, width: int, bags: int, length: int, dtype: str, be: Backend) -> Task:
-    """Sums the rows of a table that each bag names; memory bound, the heart of recommendation models."""
+    """Sums the rows of a table that each bag names; memory bound, most of the work of recommendation models."""
     fn = form(be, pool, lambda np: lambda index, table: table[index].sum(axis=1))
     index = be.integers(0, rows, bags, length)
     table = be.randn(rows, width, dtype=dtype)

@@ -1,4 +1,4 @@
-"""Matrix products of eight-bit formats, as quantized models compute them: what their kernels reach at most."""
+"""Matrix products of eight-bit formats, as quantized models compute them: the most that such kernels reach."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from steelyard.workloads.ops.forms import Backend, form
 
 SIZES = {"small": {"m": 64, "n": 64, "k": 64}, "h200": {"m": 8192, "n": 8192, "k": 8192}}
 FLOAT8_GPU = (8, 9)
-"""The compute capability from which on NVIDIA's GPUs multiply float8."""
+"""The lowest compute capability of NVIDIA GPUs that multiply float8."""
 
 
 @workload(

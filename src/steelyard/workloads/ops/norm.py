@@ -1,4 +1,4 @@
-"""Row normalisations: two or three passes over a row that a good kernel makes into one."""
+"""Row normalisations: two or three passes over a row that a good kernel combines into one."""
 
 from __future__ import annotations
 
@@ -81,11 +81,11 @@ def rms_norm(m: int, n: int, dtype: str, be: Backend) -> Task:
 
 @softmax.variant("triton", backends=["torch"], fresh=True)
 def _(task: Task, be: Backend) -> Task:
-    """Softmax by a Triton kernel that holds the row in registers."""
+    """Softmax by a Triton kernel that keeps the row in registers."""
     return by_triton(task, be, "softmax")
 
 
 @rms_norm.variant("triton", backends=["torch"], fresh=True)
 def _(task: Task, be: Backend) -> Task:
-    """Root-mean-square norm by a Triton kernel that holds the row in registers."""
+    """Root-mean-square norm by a Triton kernel that keeps the row in registers."""
     return by_triton(task, be, "rms_norm")

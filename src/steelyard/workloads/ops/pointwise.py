@@ -1,4 +1,4 @@
-"""Elementwise work: arithmetic is free, so these show what memory can do."""
+"""Elementwise operators: arithmetic costs next to nothing, so these show memory bandwidth."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def fill(target: Array, source: Array) -> Array:
     sizes={"small": {"n": 4096}, "h200": {"n": 2**28, "dtype": "bf16"}},
 )
 def copy(n: int, dtype: str, be: Backend) -> Task:
-    """Copy into a buffer that exists; memory bound, the plainest measure of bandwidth."""
+    """Copy into an existing buffer; memory bound, the simplest measure of bandwidth."""
     fn = form(be, lambda torch: lambda target, source: target.copy_(source), lambda np: fill)
     target = be.full(n, dtype=dtype)
     source = be.randn(n, dtype=dtype)
@@ -78,7 +78,7 @@ def copy(n: int, dtype: str, be: Backend) -> Task:
 
 
 def stream(np: Any) -> Callable[..., Array]:
-    """The triad in numpy, which has no function that does it in one pass."""
+    """The triad in numpy, in two passes because numpy has no function for it."""
 
     def stream(target: Array, b: Array, c: Array) -> Array:
         np.multiply(c, SCALE, out=target)
@@ -95,7 +95,7 @@ def stream(np: Any) -> Callable[..., Array]:
     sizes={"small": {"n": 4096}, "h200": {"n": 2**28, "dtype": "bf16"}},
 )
 def triad(n: int, dtype: str, be: Backend) -> Task:
-    """STREAM triad a = b + 3c into a buffer that exists; memory bound."""
+    """STREAM triad a = b + 3c into an existing buffer; memory bound."""
     fn = form(be, lambda torch: lambda target, b, c: torch.add(b, c, alpha=SCALE, out=target), stream)
     target = be.full(n, dtype=dtype)
     b = be.randn(n, dtype=dtype)

@@ -1,7 +1,7 @@
-"""The few functions that our operators, layers and models are made of, by the names of each framework but torch.
+"""The few functions that our operators, layers and models use, for each framework but torch.
 
-This does not hide frameworks: a form written with a Space is plain arithmetic on their own arrays, and calls what a user
-of the framework would call. Torch has modules, which its compilers and quantizers need to see, so its forms are its own.
+This does not hide frameworks: a function written with a Space is plain arithmetic on their own arrays, and calls what a user
+of the framework would call. Torch has separate code, because its compilers and quantizers need to see modules.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ SPACES = ("numpy", "jax", "tensorflow")
 class Space:
     """One framework's functions.
 
-    `matmul` and `scores` take the second matrix transposed where the third argument says so. `wide` gives single precision at least
-    and `like` another array's format: norms and the scores of attention are computed so, as all libraries do. Images have their
-    channels second, or last where `last` says so, and kernels are laid out as their framework has them.
+    `matmul` and `scores` take the second matrix transposed if the third argument is true. `wide` converts to single precision at least
+    and `like` to another array's format: norms and the scores of attention are computed so, as in all libraries. Images have their
+    channels second, or last if `last` is true, and kernels have the layout of their framework.
     """
 
     matmul: Callable[..., Array]
@@ -54,7 +54,7 @@ class Space:
         return made if bias is None else made + bias
 
     def layer_norm(self, x: Array, gain: Array, bias: Array, eps: float) -> Array:
-        """Over the last axis."""
+        """Layer norm over the last axis."""
         wide = self.wide(x)
         apart = wide - self.mean(wide, -1, True)
         return self.like(apart * self.rsqrt(self.mean(apart * apart, -1, True) + eps) * self.wide(gain) + self.wide(bias), x)
@@ -81,11 +81,11 @@ class Space:
         return values if self.last else self.reshape(values, (-1, 1, 1))
 
     def laid_out(self, images: Array) -> Array:
-        """Images with their channels second, as the framework has them."""
+        """Images with their channels second, in the layout of the framework."""
         return self.transpose(images, (0, 2, 3, 1)) if self.last else images
 
     def kernel(self, weight: Array) -> Array:
-        """The weights of a convolution, outputs first and inputs second, as the framework has them."""
+        """The weights of a convolution, outputs first and inputs second, in the layout of the framework."""
         return self.transpose(weight, (2, 3, 1, 0)) if self.last else weight
 
     def in_row(self, images: Array) -> Array:
@@ -102,7 +102,7 @@ def space_of(name: str) -> Space:
 
 @functools.cache
 def in_numpy() -> Space:
-    """numpy's, exact in the format of the data: the reference of all others."""
+    """numpy's functions, exact in the format of the data: the reference for the other frameworks."""
     import numpy as np
 
     erf = np.vectorize(math.erf, otypes=[float])
@@ -140,7 +140,7 @@ def in_numpy() -> Space:
 
 @functools.cache
 def in_jax() -> Space:
-    """JAX's."""
+    """JAX's functions."""
     import jax
     import jax.numpy as jnp
 

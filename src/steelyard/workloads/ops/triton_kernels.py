@@ -1,4 +1,4 @@
-"""The door to the Triton kernels: it says why they cannot run here before Triton is imported."""
+"""Calls the Triton kernels, and reports why they cannot run here before Triton is imported."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ DTYPES = ("torch.float16", "torch.bfloat16", "torch.float32")
 
 
 def by_triton(task: Task, be: Backend, kernel: Literal["softmax", "rms_norm", "matmul"]) -> Task:
-    """The same call through one of our kernels; it is compiled and tuned here, so the first call's memory is the kernel's own."""
+    """The same call through one of our kernels; compiled and tuned here, so that the first timed call needs only its own memory."""
     if be.device != "cuda":
         raise Unsupported(f"the Triton kernel needs an NVIDIA GPU, not device {be.device!r}", do="add -d cuda")
     if importlib.util.find_spec("triton") is None:

@@ -1,1 +1,1 @@
-"""The benches that every run has where the user's folder has none of their name; each is a bench file like any other."""
+"""The built-in benches: ordinary bench files that every run has unless the user's folder has a file of the same name."""

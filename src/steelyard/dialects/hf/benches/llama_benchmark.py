@@ -1,4 +1,4 @@
-"""The built-in llama bench: any model of transformers, eager, compiled and with other kernels, one request for all of its times."""
+"""The built-in llama bench: any model of transformers, eager, compiled and with other kernels; each request yields all its times."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MODES = (None, "default", "reduce-overhead", "max-autotune")
 def create_llama_configs(
     model_id: str, warmup_iterations: int, measurement_iterations: int, num_tokens_to_generate: int, variants: Sequence[str]
 ) -> list[BenchmarkConfig]:
-    """Every variant with the compile modes that it goes with."""
+    """The configs of every variant with each compile mode that fits it."""
     base = BenchmarkConfig(
         "llama_benchmark", model_id, warmup_iterations=warmup_iterations, measurement_iterations=measurement_iterations,
         num_tokens_to_generate=num_tokens_to_generate,
@@ -34,7 +34,7 @@ def run_llama_benchmark(
     preset: str | None = None,
     variants: Sequence[str] = ("eager", "compiled", "kernelized"),
 ) -> str:
-    """Measure all of them and write their file."""
+    """Measure all configs, write their file and return its path."""
     configs = create_llama_configs(model_id, warmup_iterations, measurement_iterations, num_tokens_to_generate, variants)
     logger.info("Running LLaMA benchmark with %d configurations", len(configs))
     runner = BenchmarkRunner(logger, output_dir)

@@ -1,4 +1,4 @@
-"""The built-in mock bench: no model and no framework, times of a known formula on a virtual clock, the same for the same seed."""
+"""The built-in mock bench: no model and no framework; times by a known formula on a virtual clock, the same for the same seed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def run_mock_benchmark(
     enable_mock: bool = False,
     variants: Sequence[str] = ("eager", "compiled", "kernelized"),
 ) -> str | None:
-    """Do nothing unless it is enabled by name."""
+    """Measure the mock and return its file's path; without `enable_mock` do nothing and return None."""
     if not enable_mock:
         logger.info("Mock benchmark is skipped by default. Use --enable-mock to run it.")
         return None

@@ -11,13 +11,13 @@ from steelyard.errors import UsageError, unknown
 LAYOUTS: dict[str, Layout] = {
     "plain": plain, "kernelbench": kernelbench, "gpumode": gpumode, "flashinfer": flashinfer, "backendbench": backendbench,
 }  # fmt: skip
-"""By the name that problems and submissions carry, in the order in which they are asked."""
+"""By the name in problems and submissions, in the order in which they are tried."""
 
 __all__ = ["LAYOUTS", "find", "named", "under_contract"]
 
 
 def find(path: str) -> Layout:
-    """The layout that a file or folder is in; where it is in none, what each of them looks for."""
+    """The layout of a file or folder; raises with what each layout looks for if it has none."""
     for layout in LAYOUTS.values():
         if layout.recognise(path):
             return layout

@@ -1,4 +1,4 @@
-"""Sources in C++ and CUDA as functions of this process, built by torch's own way to build extensions."""
+"""Load C++ and CUDA sources as functions of this process, built with torch's cpp_extension."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FLAGS = {"cflags": "extra_cflags", "cuda_cflags": "extra_cuda_cflags", "ld_flags
 
 
 def build(folder: Path, function: str, options: Mapping[str, Sequence[str]]) -> Callable[..., Any]:
-    """Compile the sources in a folder, which bind their functions by pybind11, and give one of these."""
+    """Compile the sources in a folder, which bind their functions with pybind11, and return one of these."""
     from torch.utils import cpp_extension
 
     sources = sorted(str(file) for file in folder.rglob("*") if file.suffix in BUILT)

@@ -6,18 +6,18 @@ from steelyard.model.judging import Ruling
 from steelyard.model.record import Figure
 
 TIME, REFERENCE_TIME = "time", "reference_time"
-"""Figures of a ruling that has no pair."""
+"""Figures of a ruling without a pair."""
 
 
 def times(ruling: Ruling) -> tuple[Figure | None, Figure | None]:
-    """What one call took, of the candidate and of the reference, in seconds."""
+    """Seconds of one call: of the candidate and of the reference."""
     if ruling.pair:
         return ruling.pair.head.time, ruling.pair.base.time
     return ruling.figures.get(TIME), ruling.figures.get(REFERENCE_TIME)
 
 
 def speedup(ruling: Ruling) -> float | None:
-    """The reference's time by the candidate's."""
+    """The reference's time divided by the candidate's."""
     if ruling.delta and ruling.delta.ratio:
         return 1 / ruling.delta.ratio
     mine, other = times(ruling)
@@ -25,7 +25,7 @@ def speedup(ruling: Ruling) -> float | None:
 
 
 def seated(ruling: Ruling) -> bool:
-    """Whether the candidate could be loaded, by what the referee says of it, else by how it ended."""
+    """Whether the candidate could be loaded: by the ruling's facts, or else by its status."""
     told = ruling.facts.get("seated")
     return told if isinstance(told, bool) else ruling.status in ("ok", "wrong")
 

@@ -1,4 +1,4 @@
-"""Rulings as FlashInfer-Bench's Trace, which SOL-ExecBench's is too."""
+"""Rulings in FlashInfer-Bench's Trace format, which SOL-ExecBench also uses."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ENDS = {"ok": "PASSED", "timeout": "TIMEOUT"}
 
 
 def trace(ruling: Ruling, problem: Problem | None = None) -> dict[str, Any]:
-    """A ruling as a Trace; with its problem, the workload is written out, else it is named."""
+    """A ruling as a Trace; with its problem given the workload is written out, otherwise only its uuid."""
     definition, _, uuid = ruling.problem.partition(" ")
     workload = dict(problem.options["workload"]) if problem and "workload" in problem.options else {"uuid": uuid}
     mine, other = times(ruling)

@@ -1,7 +1,7 @@
 """Model families by name, in JAX, PyTorch and TensorFlow: the same weights and answers in each, and nothing is downloaded.
 
 A module of a family has `create_model(**model_parameters)`, which returns an object with `generate_default_inputs`, `preprocess`,
-`forward` and `postprocess`; those in JAX also have `apply`. `FAMILIES` says which there are.
+`forward` and `postprocess`; those in JAX also have `apply`. `FAMILIES` lists them.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ class FamilyEntry:
 
     @property
     def module_path(self) -> str:
-        """What is imported where it runs."""
+        """The path of the module to import."""
         return f"{HERE}.{self.module}"
 
     @property
     def tags(self) -> tuple[str, ...]:
-        """What sort of model it is."""
+        """The kinds of model that it is."""
         return TAGS[self.name]
 
 

@@ -15,8 +15,8 @@ Net = Callable[..., Any]
 
 
 class JaxModel(Prepared):
-    """A family in JAX. `pure(weights, *inputs)` is the function with its weights as an argument, for those who would not have them
-    in the program as constants."""
+    """A family in JAX. `pure(weights, *inputs)` takes its weights as an argument, for programs that should not contain them as
+    constants."""
 
     def __init__(self, draft: Draft, net: Net) -> None:
         import jax
@@ -35,7 +35,7 @@ class JaxModel(Prepared):
 
     @cached_property
     def weights(self) -> dict[str, Array]:
-        """Made when they are first needed: the shapes alone cost nothing."""
+        """The weights, made when they are first needed."""
         import jax
         import jax.numpy as jnp
 
@@ -43,7 +43,7 @@ class JaxModel(Prepared):
             return {name: jnp.asarray(seeded(name, shape, self.draft.gain), self.dtype) for name, shape in self.shapes.items()}
 
     def pure(self, weights: dict[str, Array], *inputs: Array) -> Any:
-        """The answer as a function of the weights too."""
+        """The answer as a function of weights and inputs."""
         return self.net(lambda name, *_: weights[name], *inputs)
 
     def forward(self, *inputs: Array) -> Any:
@@ -55,14 +55,14 @@ class JaxModel(Prepared):
         return self.pure(self.weights, *inputs)
 
     def array(self, value: Array) -> Array:
-        """On the default device, floating numbers in the model's format."""
+        """An array on the default device, floating numbers in the model's format."""
         import jax.numpy as jnp
 
         return jnp.asarray(value, self.dtype if value.dtype.kind == "f" else None)
 
 
 def linear(get: Get, name: str, x: Array, width: int, *, bias: bool = True) -> Array:
-    """A product, and a bias where there is one."""
+    """A matrix product, and a bias if there is one."""
     import jax.numpy as jnp
 
     y = jnp.einsum("...i,oi->...o", x, get(f"{name}.weight", width, x.shape[-1]))
@@ -70,7 +70,7 @@ def linear(get: Get, name: str, x: Array, width: int, *, bias: bool = True) -> A
 
 
 def layer_norm(get: Get, name: str, x: Array, eps: float) -> Array:
-    """In single precision within, as all libraries have it."""
+    """Layer norm, computed in single precision as in all libraries."""
     import jax.numpy as jnp
 
     wide = x.astype(jnp.float32)
@@ -80,7 +80,7 @@ def layer_norm(get: Get, name: str, x: Array, eps: float) -> Array:
 
 
 def rms_norm(get: Get, name: str, x: Array, eps: float) -> Array:
-    """T5's norm: no mean is taken away, and nothing added."""
+    """T5's norm: no mean is subtracted, and no bias added."""
     import jax.numpy as jnp
 
     wide = x.astype(jnp.float32)
@@ -103,7 +103,7 @@ def attend(
 ) -> Array:  # fmt: skip
     """Attention of [batch, place, head, width], with the heads joined again; softmax in single precision.
 
-    JAX's own function asks for products of fp16 that sum in fp32, which its processor code does not have.
+    JAX's own function needs products of fp16 that are summed in fp32, which JAX lacks on CPUs.
     """
     import jax
     import jax.numpy as jnp
@@ -157,7 +157,7 @@ def conv(get: Get, name: str, x: Array, filters: int, kernel: int, stride: int =
 
 
 def group_norm(get: Get, name: str, x: Array, groups: int, eps: float) -> Array:
-    """Over the channels of a group and all places, in single precision within."""
+    """Group norm over the channels of a group and all positions, computed in single precision."""
     import jax.numpy as jnp
 
     wide = x.astype(jnp.float32).reshape(x.shape[0], groups, -1)

@@ -44,7 +44,7 @@ def tensorflow_model(draft: Draft, net: Net) -> Any:
 
 
 def linear(get: Get, name: str, x: Array, width: int, *, bias: bool = True) -> Array:
-    """A product, and a bias where there is one."""
+    """A matrix product, and a bias if there is one."""
     import tensorflow as tf
 
     rank, depth = len(x.shape), x.shape[-1]
@@ -55,7 +55,7 @@ def linear(get: Get, name: str, x: Array, width: int, *, bias: bool = True) -> A
 
 
 def layer_norm(get: Get, name: str, x: Array, eps: float) -> Array:
-    """In single precision within."""
+    """Layer norm, computed in single precision."""
     import tensorflow as tf
 
     wide = tf.cast(x, tf.float32)
@@ -65,7 +65,7 @@ def layer_norm(get: Get, name: str, x: Array, eps: float) -> Array:
 
 
 def rms_norm(get: Get, name: str, x: Array, eps: float) -> Array:
-    """T5's norm: no mean is taken away, and nothing added."""
+    """T5's norm: no mean is subtracted, and no bias added."""
     import tensorflow as tf
 
     wide = tf.cast(x, tf.float32)

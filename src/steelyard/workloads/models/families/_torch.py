@@ -1,4 +1,4 @@
-"""Families in PyTorch: a module of ours with the seeded weights, behind the interface that all families have."""
+"""Families in PyTorch: one of our modules with the seeded weights, with the interface that all families have."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""BERT, base and large: an encoder that answers the last state of every token, in JAX, PyTorch and TensorFlow."""
+"""BERT, base and large: an encoder that returns the last state of every token, in JAX, PyTorch and TensorFlow."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TEXT = "a photo of a cat"
 
 @dataclass(frozen=True)
 class BertSizes:
-    """How large it is; `places` is the longest text."""
+    """Sizes of the model; `places` is the longest text, in tokens."""
 
     layers: int
     hidden: int
@@ -38,7 +38,7 @@ def create_model(
     framework: str, batch_size: int = 1, seq_len: int = 384, data_type: str = "fp32", model_name: str = "bert-large-uncased",
     preset: str = "full",
 ) -> Any:  # fmt: skip
-    """The encoder with its table of places cut to the length of its input, as ours in PyTorch has it."""
+    """The encoder with its table of positions cut to the length of its input, as in our PyTorch model."""
     sizes = chosen(MODELS, model_name, preset, batch_size)
     length = least(seq_len, sizes.places)
 

@@ -1,4 +1,4 @@
-"""EfficientNet in TensorFlow, by Keras' own: B7 in full, and B0 on small images in the other presets."""
+"""EfficientNet in TensorFlow, from Keras: B7 in the preset full, and B0 on small images in the other presets."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from steelyard.workloads.models.families._shared import (
 )
 
 KINDS = {"gamma": "weight", "beta": "bias", "bias": "bias", "moving_mean": "running_mean", "moving_variance": "running_var"}
-"""What Keras calls the weights of one dimension."""
+"""Keras' names of the weights of one dimension, and ours."""
 GIVEN = ("mean", "variance", "count")
-"""Statistics of images that a layer holds, which stay as Keras sets them."""
+"""Statistics of images in a layer, which stay as Keras sets them."""
 
 CONTRAST = 8
-"""What the classifier is multiplied by: answers then differ by more than they may be off."""
+"""The factor of the classifier's weights: with it answers differ by more than the tolerance."""
 SETTLING = 96
-"""Pixels at a side of the images by which norms get their statistics."""
+"""Pixels at a side of the images that norms get their statistics from."""
 
 
 @dataclass(frozen=True)
 class EfficientSizes:
-    """Which of them, on what images, with which classes."""
+    """The variant, pixels at a side of its images, and number of classes."""
 
     variant: str = "EfficientNetB7"
     image: int = 600
@@ -48,7 +48,7 @@ MODELS = {
 def create_model(
     framework: str = "tensorflow", batch_size: int = 1, data_type: str = "fp32", model_name: str = "efficientnetb7", preset: str = "full"
 ) -> Any:
-    """The classifier before its softmax, as the softmax of random weights is nearly uniform."""
+    """The classifier before its softmax, because the softmax of random weights is nearly uniform."""
     sizes = chosen(MODELS, model_name, preset, batch_size)
 
     def prepare(image: Array) -> tuple[Array, ...]:
@@ -94,9 +94,9 @@ def keras_model(draft: Draft, sizes: EfficientSizes) -> Any:
 
 
 def settle(inner: Any) -> None:
-    """Give every norm the statistics of what reaches it, for a few images, as training would.
+    """Give every norm the statistics of its inputs for a few images, as training would.
 
-    With seeded ones the signal fades away or explodes in so many layers, and all images would get the same answer or none.
+    With seeded statistics the signal fades or explodes in so many layers, and all images would get the same answer or none.
     """
     import numpy as np
     import tensorflow as tf

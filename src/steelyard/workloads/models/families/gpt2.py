@@ -1,4 +1,4 @@
-"""GPT-2 with its head, in JAX, PyTorch and TensorFlow: the scores of the next token at every place of a text."""
+"""GPT-2 with its head, in JAX, PyTorch and TensorFlow: the scores of the next token at every position of a text."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TEXT = "a photo of a cat"
 
 @dataclass(frozen=True)
 class Gpt2Sizes:
-    """How large it is; `places` is the longest text, and `writes` the most that its pipeline writes."""
+    """Sizes of the model; `places` is the longest text, and `writes` the most that its pipeline writes, in tokens."""
 
     layers: int = 12
     hidden: int = 768
@@ -31,7 +31,7 @@ MODELS = {"gpt2": {"tiny": Gpt2Sizes(2, 32, 2, 64, 128, 16, 4), "small": Gpt2Siz
 def create_model(
     framework: str, batch_size: int = 1, seq_len: int = 512, data_type: str = "fp32", model_name: str = "gpt2", preset: str = "full"
 ) -> Any:
-    """The decoder over a whole text; in PyTorch padding is read as other tokens are, which it can be, as it stands behind the text."""
+    """The decoder over a whole text; in PyTorch padding is read like other tokens, which changes nothing because it follows the text."""
     sizes = chosen(MODELS, model_name, preset, batch_size)
     length = least(seq_len, sizes.places)
 
@@ -61,7 +61,7 @@ def create_model(
 
 
 def jax_scores(sizes: Gpt2Sizes, get: Any, ids: Array, mask: Array) -> Array:
-    """The modules of `models/gpt` by the names that they have there."""
+    """`models/gpt` in JAX, with the same names of weights."""
     from steelyard.workloads.models.families._jax import attend
 
     places = get("positions.weight", ids.shape[1], sizes.hidden)

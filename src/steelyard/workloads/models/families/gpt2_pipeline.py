@@ -1,6 +1,6 @@
-"""GPT-2 that goes on with a text, in JAX and TensorFlow: keys and values are kept, and tokens drawn from the likeliest.
+"""GPT-2 that continues a text, in JAX and TensorFlow: keys and values are cached, and tokens drawn from the likeliest.
 
-The numbers that decide a draw are ours and the same in both frameworks, and nothing ends a text early, so that every call is as much work.
+The random numbers of the draws are the same in both frameworks, and no text ends early, so every call does the same work.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def create_model(
     framework: str, batch_size: int = 1, seq_len: int | None = None, max_new_tokens: int = 200, data_type: str = "fp32",
     model_name: str = "gpt2", preset: str = "full",
 ) -> Any:  # fmt: skip
-    """It answers the tokens of the text and those written after it; `seq_len` is how much of a text is read, by default all."""
+    """A model that returns the tokens of the text and those written after it; `seq_len` is how much of a text is read, by default all."""
     sizes = chosen(MODELS, model_name, preset, batch_size)
     new = least(max_new_tokens, sizes.writes)
     room = sizes.places - new
@@ -105,7 +105,7 @@ def jax_text(sizes: Gpt2Sizes, chances: Array, get: Any, ids: Array) -> Array:
 
 
 def tensorflow_text(sizes: Gpt2Sizes, chances: Array, get: Any, ids: Array) -> Array:
-    """The same in TensorFlow; what is kept has its places first, which is how a part of it can be written."""
+    """The same in TensorFlow; the cache has its positions first, so that a part of it can be written."""
     import tensorflow as tf
 
     from steelyard.workloads.models.families._tensorflow import attend

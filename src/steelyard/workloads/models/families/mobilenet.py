@@ -22,7 +22,7 @@ FIRST, LAST = 16, 1024
 
 @dataclass(frozen=True)
 class MobileSizes:
-    """How large it is: a factor for the channels, pixels at a side, classes; and the gain at which its answers differ between images."""
+    """Sizes of the model: a factor for the channels, pixels at a side, classes; and the gain at which its answers differ between images."""
 
     width: float = 1.0
     image: int = 224
@@ -36,7 +36,7 @@ MODELS = {"mobilenet_v3_small": {"tiny": MobileSizes(0.25, 32, 10, 1.75), "small
 def create_model(
     framework: str = "pytorch", batch_size: int = 1, data_type: str = "fp32", model_name: str = "mobilenet_v3_small", preset: str = "full"
 ) -> Any:
-    """The classifier, which answers the scores of the classes."""
+    """The classifier, which returns the scores of the classes."""
     sizes = chosen(MODELS, model_name, preset, batch_size)
 
     def prepare(image: Array) -> tuple[Array, ...]:
@@ -60,7 +60,7 @@ def divisible(channels: float) -> int:
 
 
 def mobile_network(width: float, classes: int) -> Any:
-    """Inverted residuals: wider between than at both ends, with a convolution for each channel by itself in the middle."""
+    """Inverted residuals: wider in the middle than at both ends, with a depthwise convolution there."""
     import torch.nn.functional as F
     from torch import nn
 

@@ -1,4 +1,4 @@
-"""ResNet-50 as a classifier, in JAX, PyTorch and TensorFlow; images with channels last in TensorFlow, which its processor code needs."""
+"""ResNet-50 as a classifier, in JAX, PyTorch and TensorFlow; images with channels last in TensorFlow, which its CPU code needs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ GAIN = 1.2
 
 @dataclass(frozen=True)
 class ResnetSizes:
-    """How large it is."""
+    """Sizes of the model."""
 
     width: int = 64
     image: int = 224
@@ -28,7 +28,7 @@ MODELS = {"microsoft/resnet-50": _PRESETS, "torchvision/resnet50": _PRESETS}
 def create_model(
     framework: str, batch_size: int = 1, data_type: str = "fp32", model_name: str = "microsoft/resnet-50", preset: str = "full"
 ) -> Any:
-    """The network with running statistics, which answers the scores of the classes."""
+    """The network with running statistics, which returns the scores of the classes."""
     sizes = chosen(MODELS, model_name, preset, batch_size)
 
     def prepare(image: Array) -> tuple[Array, ...]:
@@ -57,6 +57,6 @@ def create_model(
 
 
 def elsewhere(sizes: ResnetSizes, framework: str) -> Any:
-    """The form that `models/resnet` has for all frameworks but torch."""
+    """The function that `models/resnet` has for all frameworks but torch."""
     space, shapes = space_of(framework), residual_shapes(sizes.width, sizes.classes)
     return lambda get, images: classify(space, NamedWeights(get, shapes, space.last), images, False)

@@ -1,4 +1,4 @@
-"""The families in the sizes that have names: those of OpenXLA's comparative suite, which papers and trackers know them by."""
+"""The families in the named sizes of OpenXLA's comparative suite, which papers and trackers use."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NamedSizes = tuple[str, str, str, dict[str, Any], dict[str, Sequence[int]]]
 
 
 def named_sizes() -> Iterator[NamedSizes]:
-    """All of them, in the order of that suite."""
+    """Yield all named sizes, in the order of that suite."""
     sd = {"model_name": "runwayml/stable-diffusion-v1-5", "seq_len": 64}
     large, bert = {"model_name": "t5-large", "seq_len": 512}, {"model_name": "bert-large-uncased", "seq_len": 384}
     resnet, gpt = {"model_name": "microsoft/resnet-50"}, {"model_name": "gpt2"}

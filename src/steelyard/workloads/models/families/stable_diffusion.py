@@ -17,7 +17,7 @@ SCALE, COLOURS, LATENT = 0.18215, 3, 4
 
 @dataclass(frozen=True)
 class DiffusionSizes:
-    """How large its three parts are: the reader of text, the network of noise, the decoder of images."""
+    """Sizes of its three parts: the text encoder, the noise predictor and the image decoder."""
 
     text_layers: int = 12
     text_width: int = 768
@@ -44,7 +44,7 @@ def create_model(
     framework: str = "jax", batch_size: int = 1, seq_len: int = 64, data_type: str = "fp32",
     model_name: str = "runwayml/stable-diffusion-v1-5", num_inference_steps: int = 5, preset: str = "full",
 ) -> Any:  # fmt: skip
-    """It answers images with channels last and values from 0 to 1. The noise that it begins with is always the same."""
+    """A model that returns images with channels last and values from 0 to 1. It always begins with the same noise."""
     sizes = chosen(MODELS, model_name, preset, batch_size)
     length = least(seq_len, sizes.places)
 
@@ -61,7 +61,7 @@ def create_model(
 
 
 def pipeline(sizes: DiffusionSizes, steps: int, noise: Array, nothing: Array, get: Any, ids: Array) -> Array:
-    """Read the text and no text, take noise away step by step (DDIM), and decode what is left."""
+    """Read the text and an empty one, remove noise step by step (DDIM), and decode the result."""
     import jax
     import jax.numpy as jnp
 
@@ -93,7 +93,7 @@ def schedule(steps: int) -> tuple[Array, Array, Array]:
 
 
 def read_text(sizes: DiffusionSizes, get: Any, ids: Array) -> Array:
-    """CLIP's reader of text: a causal transformer."""
+    """CLIP's text encoder: a causal transformer."""
     import jax
 
     from steelyard.workloads.models.families._jax import attend, layer_norm, linear, split
@@ -112,7 +112,7 @@ def read_text(sizes: DiffusionSizes, get: Any, ids: Array) -> Array:
 
 
 def residual(get: Any, name: str, x: Array, filters: int, groups: int, eps: float, moment: Array | None = None) -> Array:
-    """Two convolutions with norms before them, and the time of the step between, where there is one."""
+    """Two convolutions with norms before them; the time of the step, if there is one, is added between them."""
     import jax
 
     from steelyard.workloads.models.families._jax import conv, group_norm, linear
@@ -125,7 +125,7 @@ def residual(get: Any, name: str, x: Array, filters: int, groups: int, eps: floa
 
 
 def cross(sizes: DiffusionSizes, get: Any, name: str, image: Array, states: Array) -> Array:
-    """A transformer over the places of an image, which also looks at the text."""
+    """A transformer over the positions of an image, which also attends to the text."""
     import jax
     import jax.numpy as jnp
 
@@ -148,12 +148,12 @@ def cross(sizes: DiffusionSizes, get: Any, name: str, image: Array, states: Arra
 
 
 def larger(x: Array) -> Array:
-    """Twice as large at both sides."""
+    """An image twice as high and twice as wide."""
     return x.repeat(2, axis=2).repeat(2, axis=3)
 
 
 def predict_noise(sizes: DiffusionSizes, get: Any, x: Array, time: Array, states: Array) -> Array:
-    """The network with a way down, a middle and a way up, which gets what the way down saw at each size."""
+    """The U-Net: a way down, a middle and a way up, which also gets the states of the way down at each size."""
     import jax
     import jax.numpy as jnp
 
@@ -188,7 +188,7 @@ def predict_noise(sizes: DiffusionSizes, get: Any, x: Array, time: Array, states
 
 
 def decode_image(sizes: DiffusionSizes, get: Any, x: Array) -> Array:
-    """The decoder of images: convolutions that grow, with one attention over all places."""
+    """The image decoder: convolutions at growing sizes, with one attention over all positions."""
     import jax
 
     from steelyard.workloads.models.families._jax import attend, conv, group_norm, linear, split

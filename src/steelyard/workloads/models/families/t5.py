@@ -16,7 +16,7 @@ BUCKETS, FURTHEST = 32, 128
 
 @dataclass(frozen=True)
 class T5Sizes:
-    """How large it is; `places` is the longest text that is read here, and `writes` the most that is written."""
+    """Sizes of the model; `places` is the longest text that is read here, and `writes` the most that is written, in tokens."""
 
     layers: int
     hidden: int
@@ -43,7 +43,7 @@ MODELS = {
 def create_model(
     framework: str, batch_size: int = 1, seq_len: int = 512, data_type: str = "fp32", model_name: str = "t5-large", preset: str = "full"
 ) -> Any:
-    """Encoder and decoder on texts of one length; padding is read like any token, as the original has it."""
+    """Encoder and decoder on texts of one length; padding is read like any token, as in the original."""
     sizes = chosen(MODELS, model_name, preset, batch_size)
     length = least(seq_len, sizes.places)
 
@@ -67,7 +67,7 @@ def create_model(
 
 
 def buckets(queries: int, keys: int, *, both_ways: bool) -> Array:
-    """For each pair of places the row of the table of distances: near ones by themselves, far ones by their logarithm."""
+    """The row of the table of distances for each pair of positions: near distances one by one, far ones by their logarithm."""
     import numpy as np
 
     ahead = np.arange(keys)[None, :] - np.arange(queries)[:, None]
@@ -81,7 +81,7 @@ def buckets(queries: int, keys: int, *, both_ways: bool) -> Array:
 
 
 def jax_states(sizes: T5Sizes, get: Any, read: Array, written: Array) -> Array:
-    """The decoder's last states, with the encoder's before it."""
+    """The decoder's last states, computed with those of the encoder."""
     return jax_decoder(sizes, get, written, jax_encoder(sizes, get, read))
 
 
@@ -92,14 +92,14 @@ def jax_bias(sizes: T5Sizes, get: Any, stack: str, length: int) -> Array:
 
 
 def jax_heads(sizes: T5Sizes, get: Any, name: str, x: Array, parts: str = "qkv") -> list[Array]:
-    """Queries, keys and values with their heads apart."""
+    """Queries, keys and values, split into heads."""
     from steelyard.workloads.models.families._jax import linear, split
 
     return [split(linear(get, f"{name}.{part}", x, sizes.heads * sizes.width, bias=False), sizes.heads) for part in parts]
 
 
 def jax_attend(sizes: T5Sizes, get: Any, name: str, q: Array, k: Array, v: Array, **how: Any) -> Array:
-    """Attention without a scale, and the product behind it."""
+    """Attention without a scale, and the product after it."""
     from steelyard.workloads.models.families._jax import attend, linear
 
     return linear(get, f"{name}.o", attend(q, k, v, scale=1.0, **how), sizes.hidden, bias=False)
@@ -116,7 +116,7 @@ def jax_feed(sizes: T5Sizes, get: Any, name: str, x: Array) -> Array:
 
 
 def jax_encoder(sizes: T5Sizes, get: Any, ids: Array, mask: Array | None = None) -> Array:
-    """The states of what is read."""
+    """The states of the text that is read."""
     from steelyard.workloads.models.families._jax import rms_norm
 
     x = get("shared.weight", sizes.vocabulary, sizes.hidden)[ids]
@@ -130,7 +130,7 @@ def jax_encoder(sizes: T5Sizes, get: Any, ids: Array, mask: Array | None = None)
 
 
 def jax_decoder(sizes: T5Sizes, get: Any, ids: Array, known: Array) -> Array:
-    """The states of what is written, each by what stands before it and by what was read."""
+    """The states of the written text, each from the tokens before it and from the text that was read."""
     from steelyard.workloads.models.families._jax import rms_norm
 
     x = get("shared.weight", sizes.vocabulary, sizes.hidden)[ids]

@@ -1,6 +1,6 @@
-"""T5 that writes a summary, in JAX: the likeliest token each time, with keys and values kept.
+"""T5 that writes a summary, in JAX: the likeliest token each time, with keys and values cached.
 
-Nothing ends a text early, so that every call writes as many tokens as were asked for.
+No text ends early, so every call writes as many tokens as were requested.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def create_model(
     framework: str = "jax", batch_size: int = 1, seq_len: int = 512, max_new_tokens: int = 128, data_type: str = "fp32",
     model_name: str = "t5-large", preset: str = "full",
 ) -> Any:  # fmt: skip
-    """It answers what it wrote, behind the token that every text begins with."""
+    """A model that returns the tokens it wrote, after the one that every text begins with."""
     sizes = chosen(MODELS, model_name, preset, batch_size)
     length, new = least(seq_len, sizes.places), least(max_new_tokens, sizes.writes)
 
@@ -50,7 +50,7 @@ def create_model(
 
 
 def jax_summary(sizes: T5Sizes, new: int, get: Any, ids: Array) -> Array:
-    """What was read once, then a token at a time; scores are by the table of tokens, made smaller as T5 has it."""
+    """Read the text once, then write a token at a time; scores are by the table of tokens, scaled down as in T5."""
     import jax
     import jax.numpy as jnp
 

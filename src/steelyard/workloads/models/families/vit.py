@@ -12,7 +12,7 @@ from steelyard.workloads.ops.spaces import space_of
 
 @dataclass(frozen=True)
 class VitSizes:
-    """How large it is."""
+    """Sizes of the model."""
 
     layers: int = 12
     hidden: int = 768
@@ -33,7 +33,7 @@ MODELS = {
 def create_model(
     framework: str, batch_size: int = 1, data_type: str = "fp32", model_name: str = "google/vit-base-patch16-224", preset: str = "full"
 ) -> Any:
-    """The classifier, which answers the scores of the classes."""
+    """The classifier, which returns the scores of the classes."""
     sizes = chosen(MODELS, model_name, preset, batch_size)
 
     def prepare(image: Array) -> tuple[Array, ...]:
@@ -58,7 +58,7 @@ def create_model(
 
 
 def elsewhere(sizes: VitSizes, framework: str) -> Any:
-    """The form that `models/vit` has for all frameworks but torch."""
+    """The function that `models/vit` has for all frameworks but torch."""
     patches = (sizes.image // sizes.patch) ** 2
     space, shapes = space_of(framework), vision_shapes(patches, sizes.patch, sizes.layers, sizes.hidden, sizes.ffn, sizes.classes)
     return lambda get, images: look(space, NamedWeights(get, shapes, space.last), images, sizes.patch, sizes.layers, sizes.heads)
