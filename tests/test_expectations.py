@@ -67,7 +67,7 @@ def test_the_list_of_a_gate_serves_as_well(tmp_path: Path) -> None:
         ("", "expect: missing"),
         ('[[expect]]\nworkload = "op/a"', "expect[0]: status is missing: one of wrong"),
         ('[[expect]]\nworkload = "op/a"\nstatus = "ok"', "known.toml:3  expect[0].status: expected one of"),
-        ('[[expect]]\nstatus = "oom"', "expect[0]: matches nothing in particular"),
+        ('[[expect]]\nstatus = "oom"', "expect[0]: has no key of a case"),
         ('[[expect]]\nwrkload = "op/a"\nstatus = "oom"', "did you mean workload"),
         ('[[expect]]\ncase = "a\\u001bb"\nstatus = "oom"', "text without control characters"),
         ("expect = 3", "expected a table, not 3"),

@@ -62,8 +62,8 @@ def test_bits_in_the_form_that_others_write_them_are_read_too(tmp_path: Path) ->
 def test_an_array_that_is_not_the_one_meant_is_refused(tmp_path: Path) -> None:
     item = small(tmp_path).inputs[0]
     for changed, told in (
-        ({"sha256": "0" * 64}, "input_0.npy is another file than its manifest means"),
-        ({"shape": (3,)}, r"holds float32 of shape \[2\]"),
+        ({"sha256": "0" * 64}, "input_0.npy is not the file that its manifest lists"),
+        ({"shape": (3,)}, r"has float32 of shape \[2\]"),
         ({"dtype": "int32"}, "its manifest says int32"),
         ({"member": "input_9.npy"}, "has no input_9.npy"),
     ):
@@ -96,7 +96,7 @@ def test_an_archive_cannot_fill_the_memory(tmp_path: Path) -> None:
 
     before, tarfile.TarFile.fileobject = tarfile.TarFile.fileobject, Counted  # type: ignore[attr-defined]
     try:
-        with pytest.raises(StoreError, match="is another file"):
+        with pytest.raises(StoreError, match="is not the file"):
             arrays.load(tmp_path, [item])
     finally:
         tarfile.TarFile.fileobject = before  # type: ignore[attr-defined]
@@ -110,7 +110,7 @@ def test_what_has_no_name_here_is_refused(data: Any) -> None:
 
 
 def test_floats_are_not_taken_for_bits() -> None:
-    with pytest.raises(ValueError, match="does not hold the bits of bf16"):
+    with pytest.raises(ValueError, match="does not contain the bits of bf16"):
         arrays.bits("bf16", np.zeros(2, np.float16))
     with pytest.raises(UsageError, match="no dtype that can be stored named 'int3'"):
         arrays.bits("int3", np.zeros(2))

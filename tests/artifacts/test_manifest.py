@@ -23,7 +23,7 @@ def test_a_program_is_at_most_one_folder_deep_so_that_its_manifest_is_found(tmp_
     [program], [file, *others] = held.programs, held.files
     deep = "a/b/stablehlo.mlir"
     bent = replace(held, programs=(replace(program, file=deep),), files=(replace(file, path=deep), *others))
-    with pytest.raises(UsageError, match=r"programs\[0\].file: 'a/b/stablehlo.mlir' lies more than one folder deep"):
+    with pytest.raises(UsageError, match=r"programs\[0\].file: 'a/b/stablehlo.mlir' is more than one folder deep"):
         manifest.write(tmp_path, bent)
 
 
@@ -54,7 +54,7 @@ def _at(data: Any, place: str) -> Any:
 
 
 BENT: list[tuple[str, str, Any, str]] = [
-    ("", "schema", 2, "schema: 2 is of a newer Steelyard"),
+    ("", "schema", 2, "schema: 2 was written by a newer Steelyard"),
     ("", "schema", True, "schema: must be a whole number"),
     ("", "colour", "red", r"colour: unknown key \(allowed: schema, name"),
     ("inputs.0", "dtype", "fp31", r"inputs\[0\].dtype: no dtype named 'fp31'"),
@@ -70,7 +70,7 @@ BENT: list[tuple[str, str, Any, str]] = [
         r"programs\[0\].kind: no kind of program named 'stablehlo_mlr'[\s\S]*did you mean stablehlo_mlir",
     ),
     ("programs.0", "arguments", ["input_7"], r"programs\[0\].arguments: there is no array 'input_7'"),
-    ("programs.0", "results", ["output_0", "output_0"], r"programs\[0\].results: an array is named twice"),
+    ("programs.0", "results", ["output_0", "output_0"], r"programs\[0\].results: an array is listed twice"),
     ("files.0", "sha256", "beef", r"files\[0\].sha256: must be a sha256"),
     ("files.0", "bytes", 1e9, r"files\[0\].bytes: must be a whole number"),
     ("files.0", "path", "..", r"files\[0\].path: '..' is not a plain name"),
@@ -96,7 +96,7 @@ def test_a_mistake_is_named_by_its_key(tmp_path: Path, place: str, key: str, val
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("{", "not valid JSON"), ("[]", "the whole: must be a table"), ('{"name": 1, "name": 2}', "name: given twice"),
+        ("{", "not valid JSON"), ("[]", "the manifest: must be a table"), ('{"name": 1, "name": 2}', "name: given twice"),
         ('{"schema": NaN}', "NaN is not a number here"), ("[" * 100_000, "nested more than"), ("[" * 30 + "]" * 30, "nested more than"),
         ('{"schema": 1}', "name: is missing"), ('{"schema": ' + "9" * 5000 + "}", "not valid JSON"),
     ],

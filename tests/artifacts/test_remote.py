@@ -93,7 +93,7 @@ def test_a_second_command_goes_on_where_the_first_was_cut(tmp_path: Path, own_ca
     part.parent.mkdir(parents=True)
     part.write_bytes((tmp_path / "site" / "heavy" / "model.bin").read_bytes()[:20_000])
     with serving(tmp_path / "site", cut={"model.bin": 4_000}) as site:
-        with pytest.raises(StoreError, match=r"was cut[\s\S]*20000 of 40000 bytes came[\s\S]*run the same command again"):
+        with pytest.raises(StoreError, match=r"was cut[\s\S]*20000 of 40000 bytes arrived[\s\S]*run the same command again"):
             remote.fetch(f"{site.url}/heavy", tmp_path / "got", quiet)
         assert not (tmp_path / "got").exists() or not list((tmp_path / "got").iterdir())
         site.asked.clear()
@@ -107,12 +107,12 @@ def test_another_file_than_the_one_meant_is_refused_and_not_kept(tmp_path: Path,
     path = tmp_path / "site" / "heavy" / "model.bin"
     path.write_bytes(path.read_bytes()[:-1] + b"!")
     with serving(tmp_path / "site") as site:
-        with pytest.raises(StoreError, match=r"model.bin is another file than the one that was meant[\s\S]*its sha256 is"):
+        with pytest.raises(StoreError, match=r"model.bin is not the expected file[\s\S]*its sha256 is"):
             remote.fetch(f"{site.url}/heavy", tmp_path / "got", quiet)
         path.write_bytes(path.read_bytes() + b"!")
         with pytest.raises(StoreError, match="has 40001 bytes, not 40000"):
             remote.fetch(f"{site.url}/heavy", tmp_path / "got", quiet)
-        with pytest.raises(StoreError, match=r"manifest\.json is another file than the one that was meant"):
+        with pytest.raises(StoreError, match=r"manifest\.json is not the expected file"):
             remote.fetch(f"{site.url}/heavy#sha256={'0' * 64}", tmp_path / "got", quiet)
     assert list((own_cache / "blobs").iterdir()) == []
     assert not list(tmp_path.glob("got/*"))
@@ -250,7 +250,7 @@ def test_s3_and_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         with place.system.open(place.below("model.bin"), "wb") as file:
             file.write(bytes(40_000))
         monkeypatch.setenv(remote.CACHE, str(tmp_path / "other"))
-        with pytest.raises(StoreError, match="is another file than the one that was meant"):
+        with pytest.raises(StoreError, match="is not the expected file"):
             remote.fetch(f"{url}/heavy", tmp_path / "again", quiet)
         index = json.loads(remote.RemotePlace.at(url).whole("index.json") or b"")
     assert sorted(index["artifacts"]) == ["a", "heavy"]
@@ -271,9 +271,9 @@ def test_programs_at_an_address_are_run_and_what_is_wrong_there_is_told(tmp_path
         assert digest[:12] in capsys.readouterr().out
         for address, told in {
             f"{site.url}/none": "no artifacts at", f"{site.url}/cut": "has 9 bytes, not", f"{site.url}/gone": "there is no",
-            f"{site.url}/a#sha256={'0' * 64}": "is another file than the one that was meant",
-            f"{site.url}/a/other.mlir": "does not name it", f"{site.url}/own.mlir": "has no hash",
-            f"{site.url}/own.mlir#sha256={'0' * 64}": "is another file than the one that was meant",
+            f"{site.url}/a#sha256={'0' * 64}": "is not the expected file",
+            f"{site.url}/a/other.mlir": "does not list it", f"{site.url}/own.mlir": "has no hash",
+            f"{site.url}/own.mlir#sha256={'0' * 64}": "is not the expected file",
             f"{site.url}/none.mlir#sha256={digest}": "none.mlir",
         }.items():  # fmt: skip
             assert main(["run", f"artifact:{address}", "--dry-run"]) == 2

@@ -124,8 +124,8 @@ def _bomb(path: Path) -> str:
         ("root.zip", lambda path: _archive(path, "/tmp/out.txt"), "leads out of its folder"),
         ("link.tgz", lambda path: _linked(path, "/etc/passwd"), "is a link or a device"),
         ("bomb.zip", _bomb, "unpacks to more than"),
-        ("none.tgz", lambda path: _archive(path, "readme.txt"), "holds no artifacts"),
-        ("other.tgz", lambda path: _archive(path, "x") and "0" * 64, "is another file than the one that was meant"),
+        ("none.tgz", lambda path: _archive(path, "readme.txt"), "has no artifacts"),
+        ("other.tgz", lambda path: _archive(path, "x") and "0" * 64, "is not the expected file"),
         ("bare.tgz", lambda path: _archive(path, "x") and "", "has no hash"),
         ("cut.tgz", lambda path: _shortened(path), "cut off"),
     ],
@@ -178,7 +178,7 @@ def _escape(folder: Path) -> None:
 
 
 DAMAGE: dict[str, tuple[Callable[[Path], None], str, int, str]] = {
-    "changed": (_swap, "its sha256 is", PASS, "is another file than the one that was meant"),
+    "changed": (_swap, "its sha256 is", PASS, "is not the expected file"),
     "gone": (lambda folder: (folder / "stablehlo.mlir").unlink(), "is missing", PASS, "there is no"),
     "cut": (lambda folder: (folder / "outputs_npy.tgz").write_bytes(b"x"), "has 1 bytes, not", PASS, "has 1 bytes, not"),
     "skew": (_skew, "is declared as text, but is bytecode by MLIR 23.0.0git", PASS, "is declared as text, but is bytecode"),
@@ -244,7 +244,7 @@ def test_a_disk_without_room_is_no_fault_of_the_network(here: Path) -> None:
         words = ["artifacts", "fetch", f"{site.url}/heavy", "-o", "got"]
         done = limited(*words, most=MIB, cwd=here)
         assert done.returncode == USAGE and "was cut" not in done.stderr
-        assert "error: cannot write" in done.stderr and f"make room there, or set {remote.CACHE}" in done.stderr
+        assert "error: cannot write" in done.stderr and f"free space there, or set {remote.CACHE}" in done.stderr
         assert not list(here.glob("got/*"))
         assert _asked(site, lambda: steelyard(*words, cwd=here)) == [f"bytes={MIB}-{3 * MIB - 1}"]
     done = limited("artifacts", "publish", "got/heavy", "store", most=MIB, cwd=here)

@@ -48,8 +48,8 @@ def microbench(*words: str) -> int:
         (["--matmul", "--sizes", "x"], "not sizes of matrices"),
         (["--matmul", "--accelerator", "gpu"], "no accelerator named 'gpu'"),
         (["--matmul", "--dtype", "f8"], "no number format of the sweep named 'f8'"),
-        (["a.py:b", "a.py:c", "--rep", "nan"], "--rep is a number of milliseconds"),
-        (["a.py:b", "a.py:c", "--warmup", "inf"], "--warmup is a number of milliseconds"),
+        (["a.py:b", "a.py:c", "--rep", "nan"], "--rep must be a number of milliseconds"),
+        (["a.py:b", "a.py:c", "--warmup", "inf"], "--warmup must be a number of milliseconds"),
     ],
 )
 def test_what_makes_no_sense_is_told_before_anything_starts(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -166,7 +166,7 @@ def test_recipes_are_listed_as_they_are_written_and_tried(tmp_path: Path) -> Non
     }
     assert found["int8wo"]["status"] == "ok" and found["int8wo"]["sqnr"] > 35 and found["int8wo"]["smaller"] > 1.8
     assert found["marlin"]["status"] == "unsupported" and "any more" in found["marlin"]["reason"]
-    assert "only recipes can be tried" in steelyard("list", "--probe", cwd=tmp_path, check=2).stderr
+    assert "--probe is only for recipes" in steelyard("list", "--probe", cwd=tmp_path, check=2).stderr
 
 
 class Terminal(io.StringIO):

@@ -88,7 +88,7 @@ def test_a_file_that_exists_is_never_touched(here: Path, capsys: pytest.CaptureF
     (here / "mine.py").write_text("precious")
     assert main(["new", "workload", "mine"]) == 2
     assert (here / "mine.py").read_text() == "precious"
-    assert "exists already" in capsys.readouterr().err
+    assert "already exists" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", ["", "/etc/x", "../x", 'a"b', "a b", "-", "a/", "a\nb"])

@@ -131,7 +131,7 @@ def test_what_a_digest_names_is_checked(tmp_path: Path, monkeypatch: pytest.Monk
     assert "#" in case.id
     run = edited(saved(store, case, "a" * 40), LONG, "edited")
     assert main(["run", case.id, "--runs", "1"]) == 2
-    assert "is another one" in capsys.readouterr().err
+    assert "does not fit its id" in capsys.readouterr().err
     assert main(["run", case.id, "--runs", "1", "--trust", run.id]) == 2
     assert not Path("ran").exists()
 

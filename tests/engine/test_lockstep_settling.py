@@ -67,7 +67,7 @@ class TestSettling:
         assert (long.stopped_by, long.looks, len(long.centres)) == ("settled", 2, 16)
         assert weigh(long).material
         assert pool.opened == [False, True], "further pairs have layouts of their own"
-        assert ("measuring on, not settled yet", 0.0) in said
+        assert ("still measuring, not settled yet", 0.0) in said
         assert long.measured_s == pytest.approx(2 * short.measured_s, rel=0.01)
 
     def test_what_lies_on_the_margin_ends_when_the_budget_for_it_is_spent(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,7 +83,7 @@ class TestSettling:
     def test_what_goes_wrong_later_costs_nothing_of_what_was_found(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         pair, _, _ = self.weigh(tmp_path, monkeypatch, 1.04, fails_at=12)
         assert (pair.stopped_by, pair.looks, len(pair.centres), pair.processes) == ("budget", 1, 8, 16)
-        assert pair.notes == ["it was not settled within its budget, and could not go on: the head crashed"]
+        assert pair.notes == ["it was not settled within its budget, and could not continue: the head crashed"]
         with pytest.raises(NoComparison, match="crashed"):
             self.weigh(tmp_path, monkeypatch, 1.04, fails_at=3)
 

@@ -319,7 +319,7 @@ class TestEnvironments:
 
     def test_cases_with_one_of_their_own_have_no_other_side(self) -> None:
         other = BaseSide("path:there", Place())
-        with pytest.raises(UsageError, match=r"cannot be compared with path:there\n.*environment of its own\n.*--env"):
+        with pytest.raises(UsageError, match=r"cannot be compared with path:there\n.*its own environment\n.*--env"):
             expand(Experiment(matrix=(Matrix(("op/two",), env=("old",)),)), CATALOGUE, other=other)
 
     def test_one_that_does_not_exist_is_told_with_the_nearest(self) -> None:
@@ -373,7 +373,8 @@ class TestJobs:
         assert dict(found.flags) == {"XLA_FLAGS": "--xla_a=true --xla_b=2", "N": "1"}
 
     @pytest.mark.parametrize(
-        ("vs", "said"), [("flags:--xla", "no variable for flags"), ("flags:word", "is no flag"), ("flags:'", "cannot read the flags")]
+        ("vs", "said"),
+        [("flags:--xla", "no variable for compiler flags"), ("flags:word", "is not a flag"), ("flags:'", "cannot read the flags")],
     )
     def test_words_that_are_no_flags_are_refused(self, vs: str, said: str) -> None:
         with pytest.raises(UsageError, match=said):

@@ -55,7 +55,7 @@ def test_time_that_is_up_leaves_what_was_found_so_far() -> None:
 
 
 def test_a_program_that_shows_nothing_is_not_cut() -> None:
-    with pytest.raises(NothingMeasured, match="nothing to keep"):
+    with pytest.raises(NothingMeasured, match="nothing to reduce"):
         reduced(CHAIN, wrong_where("sine"))
 
 

@@ -66,9 +66,9 @@ def test_an_edited_file_is_named_and_its_run_not_continued(project: Path, file: 
         edited.write("# edited\n")
     capsys.readouterr()
     assert measure("--resume", before.id) == 2
-    assert f"{file} was edited after run {before.id} was begun" in capsys.readouterr().err
+    assert f"{file} was edited after run {before.id} was started" in capsys.readouterr().err
     assert measure("--resume") == 0
-    assert f"warning: {file} was edited after run {before.id} was begun, so nothing is continued" in capsys.readouterr().err
+    assert f"warning: {file} was edited after run {before.id} was started, so nothing is continued" in capsys.readouterr().err
     assert len(read_run(before.path).records) == 1 and len(Store(project / ".steelyard").open("latest").records) == 3
 
 

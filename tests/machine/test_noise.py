@@ -58,5 +58,5 @@ def test_a_file_that_holds_no_noise_is_ignored_with_a_warning(cache: Path, text:
     cache.mkdir(parents=True)
     (cache / f"{KEY}-cpu-1.json").write_text(text)
     found, warning = noise.load(KEY, "cpu", 1)
-    assert found is None and "holds no noise" in warning and "steelyard doctor --noise" in warning
+    assert found is None and "has no valid noise" in warning and "steelyard doctor --noise" in warning
     assert noise.spread(KEY, "cpu", 1) is None and noise.saved(KEY) == {}

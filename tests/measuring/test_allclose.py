@@ -41,10 +41,10 @@ def judged(got: list[Any], want: list[Any], **options: float) -> Verification:
 
 ONES = np.ones((3, 4), np.float32)
 WRONG = [
-    ("count", [ONES], [ONES, ONES], "1 outputs where 2 are expected"),
-    ("one value for twelve", [np.ones((1,), np.float32)], [ONES], "output 0: shape (1,) where (3, 4) is expected"),
-    ("format", [ONES.astype(np.float16)], [ONES], "output 0: format fp16 where fp32 is expected"),
-    ("NaN", [ONES, ONES * np.nan], [ONES, ONES], "output 1: NaN, 12 in it and in the expected one"),
+    ("count", [ONES], [ONES, ONES], "1 outputs instead of 2"),
+    ("one value for twelve", [np.ones((1,), np.float32)], [ONES], "output 0: shape (1,) instead of (3, 4)"),
+    ("format", [ONES.astype(np.float16)], [ONES], "output 0: format fp16 instead of fp32"),
+    ("NaN", [ONES, ONES * np.nan], [ONES, ONES], "output 1: NaN, 12 in it and in the expected output"),
     ("bool", [np.array([True, False])], [np.array([True, True])], "output 0: 1 of 2 values are off, by up to 1"),
     ("unsigned", [np.array([0], np.uint8)], [np.array([1], np.uint8)], "by up to 1, absolute"),
     ("large whole numbers", [np.array([2**60 + 1])], [np.array([2**60])], "1 of 1 values are off, by up to 1"),

@@ -60,8 +60,8 @@ def test_rows_that_come_apart_stay_apart() -> None:
 @pytest.mark.parametrize(
     ("broken", "words"),
     [
-        (Stamps(0, [[5, 9]], 10), "2 tokens came where 3 were asked for; it ended early"),
-        (Stamps(0, [[5, 6, 7, 8]], 10), "4 tokens came where 3 were asked for; it went on after the last"),
+        (Stamps(0, [[5, 9]], 10), "2 tokens came instead of 3; generation ended early"),
+        (Stamps(0, [[5, 6, 7, 8]], 10), "4 tokens came instead of 3; generation went on after the last one"),
         (Stamps(0, [[5, 4, 8]], 10), "do not add up"),
         (Stamps(6, [[5, 7, 8]], 10), "do not add up"),
         (Stamps(0, [[5, 7, 11]], 10), "do not add up"),

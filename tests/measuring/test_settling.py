@@ -175,5 +175,5 @@ class TestInOneProcess:
         said: list[tuple[str, float | None]] = []
         weighed(1.02, 0.01, 3, lambda *phase: said.append(phase))
         names = list(dict.fromkeys(name for name, _ in said))
-        assert names == ["weighing", "measuring on, not settled yet"]
+        assert names == ["weighing", "still measuring, not settled yet"]
         assert all(fraction is not None and 0 <= fraction <= 1 for _, fraction in said)

@@ -77,7 +77,7 @@ def test_logits_that_are_off_are_wrong() -> None:
 def test_close_logits_and_still_a_token_far_behind_is_wrong() -> None:
     logits = plain_logits()
     found = judge(Told(other(0, 2, 0), logits + 1e-5, logits))
-    assert found.status == "failed" and "lies" in found.message
+    assert found.status == "failed" and "of their spread behind" in found.message
 
 
 @pytest.mark.parametrize(("noise", "floor", "status"), [(0.05, 5.0, "passed"), (3.0, 5.0, "failed"), (0.3, 20.0, "failed")])

@@ -94,7 +94,7 @@ def test_every_way_is_verified_by_its_tokens_and_has_all_times(tmp_path: Path) -
     [
         ("falls-back", "not_applied", "attention eager was asked for, and sdpa was used"),
         ("cut-short", "not_applied", "a prompt of 64 tokens was asked for, and 32 were read"),
-        ("ends-early", "failed", "3 tokens came where 32 were asked for; it ended early"),
+        ("ends-early", "failed", "3 tokens came instead of 32; generation ended early"),
         ("stuck", "wrong", "of the tokens are those of the plain task"),
         ("does-nothing", "not_applied", "changed nothing"),
     ],

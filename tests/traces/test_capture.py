@@ -105,7 +105,7 @@ def test_steps_that_a_script_does_not_make_and_errors_in_it_are_told(tmp_path: P
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ([], "name a script, or a case"), (["--case", "model/*"], "cases are selected"),
+        ([], "name either a script or a case"), (["--case", "model/*"], "cases are selected"),
         (["--steps", "3:2", "x.py"], "not a step or a range"),
         (["nowhere.py"], "there is no such file"), (["--case", "model/mlp", "--ranks", "2"], "are for scripts"),
         (["--mode", "train", "x.py"], "are for cases"), (["--ranks", "2", "-o", "t.json", "x.py"], "name a folder"),

@@ -74,8 +74,8 @@ def test_the_data_type_is_that_of_weights_inputs_and_answers(module: str, name: 
         ({"data_type": "fp8"}, "no data type named 'fp8'"),
         ({"preset": "huge"}, "no preset named 'huge'"),
         ({"name": "bert-huge"}, "no model named 'bert-huge'"),
-        ({"batch_size": 0}, "a size of 0 makes no model"),
-        ({"seq_len": 0}, "a size of 0 makes no model"),
+        ({"batch_size": 0}, "size 0 is less than 1"),
+        ({"seq_len": 0}, "size 0 is less than 1"),
     ],
 )
 def test_what_is_not_there_is_told(words: dict[str, Any], told: str) -> None:
@@ -86,7 +86,7 @@ def test_what_is_not_there_is_told(words: dict[str, Any], told: str) -> None:
 def test_a_parameter_that_no_family_has_is_an_error_and_a_framework_that_it_is_not_written_in_too() -> None:
     with pytest.raises(TypeError, match="dtype"):
         made("mobilenet", "mobilenet_v3_small", dtype="fp16")
-    with pytest.raises(UsageError, match="not written in 'jax'"):
+    with pytest.raises(UsageError, match="not available in 'jax'"):
         mobilenet.create_model(framework="jax")
 
 

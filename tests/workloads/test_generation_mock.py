@@ -53,9 +53,7 @@ def test_each_part_has_a_verdict(tmp_path: Path) -> None:
         assert part["head"]["value"] == pytest.approx(0.8 * part["base"]["value"], rel=1e-3)
 
 
-@pytest.mark.parametrize(
-    ("fault", "words"), [("early", "16 tokens came where 32 were asked for; it ended early"), ("back", "do not add up")]
-)
+@pytest.mark.parametrize(("fault", "words"), [("early", "16 tokens came instead of 32; generation ended early"), ("back", "do not add up")])
 def test_a_request_that_cannot_be_is_failed_and_the_rest_goes_on(tmp_path: Path, fault: str, words: str) -> None:
     bad, good = run(tmp_path, "-a", f"fault={fault},none", check=3)["records"]
     assert (bad["status"], good["status"]) == ("failed", "ok") and words in bad["reason"]

@@ -84,10 +84,10 @@ def test_wrong_sources_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     wrong = {
         str(tmp_path / "a.txt"): "has no hash",
         good.replace("a.txt", "b.txt"): "no input file",
-        f"{good.partition('#')[0]}#sha256={'0' * 64}": "another file than the one that was meant",
+        f"{good.partition('#')[0]}#sha256={'0' * 64}": "is not the expected file",
         kept(tmp_path, "c.npy", b"no array"): "cannot be read",
         kept(tmp_path, "d.npy", saved(np.array([object()], object))): "cannot be read",
-        kept(tmp_path, "e.tgz", half.getvalue()): "not whole",
+        kept(tmp_path, "e.tgz", half.getvalue()): "incomplete",
         kept(tmp_path, "f.tgz", b"no archive"): "cannot be read",
     }
     for source, told in wrong.items():
@@ -108,7 +108,7 @@ def test_a_download_is_kept_by_its_hash(tmp_path: Path, monkeypatch: pytest.Monk
 def test_parameters_from_a_command_line_are_refused_with_what_to_do() -> None:
     with pytest.raises(UsageError, match="experiment file") as error:
         inference.created("a.module", '{"batch_size": 1}', "MINE")
-    assert "the parameters of MINE are a table" in str(error.value)
+    assert "the parameters of MINE must be a table" in str(error.value)
 
 
 @pytest.fixture
@@ -144,7 +144,7 @@ def test_an_input_is_downloaded_once_and_only_as_what_its_hash_says(
     (folder / "a.txt").write_bytes(b"something else")
     assert _inputs.preprocessed(Echo(), addresses.of_file(f"{address}/a.txt", digest)) == ("said",)
     (cache / digest).unlink()
-    with pytest.raises(UsageError, match="another file than the one that was meant"):
+    with pytest.raises(UsageError, match="is not the expected file"):
         _inputs.preprocessed(Echo(), addresses.of_file(f"{address}/a.txt", digest))
     assert not list(cache.iterdir()), "what has another hash is not kept"
     with pytest.raises(Unsupported, match="404"):

@@ -1,4 +1,4 @@
-"""Inputs, outputs and weights in archives of .npy files, one member each, found by name and never by their order there.
+"""Inputs, outputs and weights in archives of .npy files, one member each, found by name and never by their order.
 
 numpy has no bf16 and no fp8: those are stored as their bits, and the manifest's dtype says how to look at them.
 """
@@ -28,19 +28,19 @@ NUMPY: Mapping[str, str] = {
     "fp64": "<f8", "fp32": "<f4", "fp16": "<f2", "int64": "<i8", "int32": "<i4", "int16": "<i2", "int8": "|i1", "uint64": "<u8",
     "uint32": "<u4", "uint16": "<u2", "uint8": "|u1", "bool": "|b1", "complex64": "<c8", "complex128": "<c16",
 }  # fmt: skip
-"""What numpy holds itself."""
+"""By dtype, the format of numpy that stores it."""
 BITS: Mapping[str, tuple[str, str]] = {
     "bf16": ("<u2", "bfloat16"), "fp8e4m3": ("|u1", "float8_e4m3fn"), "fp8e5m2": ("|u1", "float8_e5m2"),
     "fp8e4m3fnuz": ("|u1", "float8_e4m3fnuz"), "fp8e5m2fnuz": ("|u1", "float8_e5m2fnuz"), "fp8e8m0": ("|u1", "float8_e8m0fnu"),
 }  # fmt: skip
-"""What it does not: how the bits are stored, and what ml_dtypes calls them."""
+"""By dtype that numpy lacks, the format in which its bits are stored, and its name in ml_dtypes."""
 FORMATS = "formats.json"
 HEADER = 65_536
-"""More than any .npy has before its data."""
+"""More bytes than any .npy has before its data."""
 
 
 def dtype_of(array: Array) -> str:
-    """Steelyard's name for what an array holds; also of the formats that ml_dtypes adds."""
+    """Steelyard's name for the dtype of an array, also for the formats that ml_dtypes adds."""
     name = array.dtype.name
     for ours, (_, theirs) in BITS.items():
         if name == theirs:
@@ -48,13 +48,13 @@ def dtype_of(array: Array) -> str:
     for ours, code in NUMPY.items():
         if array.dtype.newbyteorder("<") == np.dtype(code):
             return ours
-    raise Unsupported(f"arrays of {name} cannot be stored", do=f"known: {', '.join((*NUMPY, *BITS))}")
+    raise Unsupported(f"arrays of {name} cannot be stored", do=f"use one of: {', '.join((*NUMPY, *BITS))}")
 
 
 def save(path: Path, file: str, arrays: Sequence[tuple[str, str, Array]]) -> tuple[ArtifactArray, ...]:
-    """Write arrays (name, dtype, data) as one archive, and say where each lies; the same arrays always give the same bytes.
+    """Write arrays (name, dtype, data) as one archive, and return where each is; the same arrays always give the same bytes.
 
-    `file` is the archive's name in the manifest, `path` where it is written.
+    `file` is the archive's name in the manifest, `path` the file to write.
     """
     found: list[ArtifactArray] = []
     formats: dict[str, str] = {}
@@ -74,14 +74,14 @@ def save(path: Path, file: str, arrays: Sequence[tuple[str, str, Array]]) -> tup
 
 
 def add(archive: tarfile.TarFile, name: str, content: bytes) -> None:
-    """Put a file into an archive, without a trace of when and by whom."""
+    """Add a file to an archive, without its time and owner."""
     item = tarfile.TarInfo(name)
     item.size = len(content)
     archive.addfile(item, io.BytesIO(content))
 
 
 def bits(dtype: str, data: Array) -> Array:
-    """An array as numpy alone can store it."""
+    """An array in the format in which numpy can store it."""
     data = np.asarray(data)
     if dtype in NUMPY:
         return np.ascontiguousarray(data, np.dtype(NUMPY[dtype])).reshape(data.shape)
@@ -89,12 +89,12 @@ def bits(dtype: str, data: Array) -> Array:
         raise unknown("dtype that can be stored", dtype, (*NUMPY, *BITS))
     code = np.dtype(BITS[dtype][0])
     if data.dtype.itemsize != code.itemsize or data.dtype.kind in "fib":
-        raise ValueError(f"an array of {data.dtype} does not hold the bits of {dtype}")
+        raise ValueError(f"an array of {data.dtype} does not contain the bits of {dtype}")
     return np.ascontiguousarray(data).reshape(data.shape).view(code)
 
 
 def widened(data: Array, dtype: str) -> Array:
-    """Numbers that can be computed with, in double precision; nothing where a format cannot be read here."""
+    """Numbers that can be computed with, in double precision; empty if the format cannot be read here."""
     if dtype in NUMPY:
         return np.asarray(data).astype(np.complex128 if dtype.startswith("complex") else np.float64)
     stored = bits(dtype, data)
@@ -107,7 +107,7 @@ def widened(data: Array, dtype: str) -> Array:
 
 
 def load(folder: Path, items: Sequence[ArtifactArray], *, as_bits: bool = False) -> list[Array]:
-    """Arrays of a folder in the order they are asked for, each checked by its hash, format and shape.
+    """Arrays of a folder in the order of `items`, each checked by its hash, format and shape.
 
     Formats that numpy lacks need ml_dtypes, or come `as_bits`.
     """
@@ -119,7 +119,7 @@ def load(folder: Path, items: Sequence[ArtifactArray], *, as_bits: bool = False)
 
 
 def viewed(data: Array, dtype: str) -> Array:
-    """Stored bits as the format that they are of."""
+    """Stored bits as an array of their format."""
     if dtype in NUMPY:
         return data
     try:
@@ -141,9 +141,9 @@ def _members(path: Path, wanted: Mapping[str, ArtifactArray]) -> dict[str, Array
                 assert read is not None
                 found[name] = _array(read.read(_most(wanted[name]) + 1), wanted[name], path)
     except (tarfile.TarError, EOFError, OSError, zlib.error) as error:
-        raise StoreError(f"cannot read {path}", why=str(error), do="it is damaged or cut off: fetch or make it again") from None
+        raise StoreError(f"cannot read {path}", why=str(error), do="fetch or make it again: it is damaged or cut off") from None
     if absent := [name for name in wanted if name not in found]:
-        raise StoreError(f"{path} has no {absent[0]}", why="its manifest says that it has", do="fetch or make it again")
+        raise StoreError(f"{path} has no {absent[0]}", why="its manifest lists that array", do="fetch or make it again")
     return found
 
 
@@ -154,21 +154,21 @@ def _most(item: ArtifactArray) -> int:
 
 def _stored(dtype: str) -> np.dtype[Any]:
     if dtype not in NUMPY and dtype not in BITS:
-        raise Unsupported(f"arrays of {dtype} cannot be read", do=f"known: {', '.join((*NUMPY, *BITS))}")
+        raise Unsupported(f"arrays of {dtype} cannot be read", do=f"use one of: {', '.join((*NUMPY, *BITS))}")
     return np.dtype(NUMPY.get(dtype) or BITS[dtype][0])
 
 
 def _array(content: bytes, item: ArtifactArray, path: Path) -> Array:
     if (digest := hashlib.sha256(content).hexdigest()) != item.sha256:
-        raise StoreError(f"{path}: {item.member} is another file than its manifest means", why=f"its sha256 is {digest}, not {item.sha256}")
+        raise StoreError(f"{path}: {item.member} is not the file that its manifest lists", why=f"its sha256 is {digest}, not {item.sha256}")
     try:
         data: Array = np.load(io.BytesIO(content), allow_pickle=False)
     except (ValueError, EOFError, OSError) as error:
-        raise StoreError(f"{path}: {item.member} is no array", why=str(error)[:200]) from None
+        raise StoreError(f"{path}: {item.member} is not an array", why=str(error)[:200]) from None
     expected = _stored(item.dtype)
     if item.dtype in BITS and data.dtype.kind == "V" and data.dtype.itemsize == expected.itemsize:
         data = data.view(expected)
     if data.dtype.newbyteorder("<") != expected or data.shape != item.shape:
         said = f"its manifest says {item.dtype} of shape {list(item.shape)}"
-        raise StoreError(f"{path}: {item.member} holds {data.dtype} of shape {list(data.shape)}", why=said)
+        raise StoreError(f"{path}: {item.member} has {data.dtype} of shape {list(data.shape)}", why=said)
     return data.astype(expected, copy=False)

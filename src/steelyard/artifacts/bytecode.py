@@ -1,6 +1,6 @@
-"""The names in a program of MLIR's bytecode: dialects and operations are in its table of strings, whatever its weights hold.
+"""The names of dialects and operations in a program of MLIR's bytecode, read from its table of strings.
 
-Weights are any bytes: in a large program some of them look like a name, so only the table is searched.
+Only the table is searched: in a large program some bytes of the weights look like a name.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ STRINGS, ALIGNED = 0, 0x80
 
 
 def names(content: bytes) -> frozenset[bytes]:
-    """All strings of the table; of a file whose table cannot be found, everything that could be a name."""
+    """All strings of the table; if a file's table cannot be found, everything in it that could be a name."""
     try:
         return frozenset(_table(content))
     except (IndexError, ValueError):
@@ -31,11 +31,11 @@ def _table(content: bytes) -> list[bytes]:
         if section & ~ALIGNED == STRINGS:
             return _strings(content[place : place + length])
         place += length
-    raise ValueError("it has no table of strings")
+    raise ValueError("there is no table of strings")
 
 
 def _strings(table: bytes) -> list[bytes]:
-    """Their number, their lengths from the last to the first, and then the strings, each with a zero behind it."""
+    """The strings of a table: it has their count, their lengths from the last to the first, then the strings, each ended by a zero."""
     count, place = _number(table, 0)
     lengths = []
     for _ in range(count):
@@ -51,7 +51,7 @@ def _strings(table: bytes) -> list[bytes]:
 
 
 def _number(content: bytes, place: int) -> tuple[int, int]:
-    """A number and the place behind it; the zeros at the end of its first byte say how many bytes follow."""
+    """A number and the place after it; the number of zeros at the end of its first byte is how many bytes follow."""
     first = content[place]
     more = 8 if not first else (first & -first).bit_length() - 1
     if place + more >= len(content):

@@ -1,7 +1,7 @@
-"""What a folder of exported programs holds, written down beside them, so that they can be run without the code that made them.
+"""The manifest of a folder of exported programs: it lists the contents, so that the programs run without the code that made them.
 
-A folder has the files of one model and `manifest.json`. Standard library alone, since workers in any environment read it. Nothing in
-a manifest is trusted: names stay inside the folder, files are those that the hashes are of, and every key is checked.
+A folder has the files of one model and `manifest.json`. Only the standard library is used, because workers in any environment read it.
+Nothing in a manifest is trusted: names must stay inside the folder, files must match their hashes, and every key is checked.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ KINDS: Mapping[str, str] = {
     "tflite_dynamic_range_quant": "TFLite, weights in int8", "tflite_int8": "TFLite in int8", "torch_export": "torch.export",
     "onnx": "ONNX",
 }  # fmt: skip
-"""What a program can be, by the words that other tools have for it, as far as they have one."""
+"""Kinds of programs, by the names that other tools use if they have one, and how a message describes them."""
 FORMS: Mapping[str, str] = {
-    "text": "text, which only the versions read that print it so", "bytecode": "MLIR's bytecode",
+    "text": "text, which only versions that print it the same way can read", "bytecode": "MLIR's bytecode",
     "vhlo": "bytecode of versioned StableHLO, which later versions read too", "flatbuffer": "a flatbuffer",
     "archive": "files in an archive", "protobuf": "a protobuf",
 }  # fmt: skip
@@ -46,7 +46,7 @@ PLAIN_NAME = re.compile(r"[A-Za-z0-9_+@=,][A-Za-z0-9._+@=,-]*(/[A-Za-z0-9_+@=,][
 
 @dataclass(frozen=True)
 class Producer:
-    """What made the programs: the framework, the case or the model's name, the versions of packages, and how the weights came."""
+    """What made the programs: the framework, the case or the model's name, the versions of packages, and where the weights are from."""
 
     framework: str
     source: str
@@ -56,7 +56,7 @@ class Producer:
 
 @dataclass(frozen=True)
 class ArtifactFile:
-    """A file of the folder, by its name below it."""
+    """A file of the folder; `path` is relative to the folder."""
 
     path: str
     sha256: str
@@ -65,7 +65,7 @@ class ArtifactFile:
 
 @dataclass(frozen=True)
 class ArtifactArray:
-    """An array and where it lies: a member of an archive of .npy files. A format that numpy lacks is stored as its bits."""
+    """An array and where it is: a member of an archive of .npy files. A format that numpy lacks is stored as its bits."""
 
     name: str
     dtype: str
@@ -77,7 +77,7 @@ class ArtifactArray:
 
 @dataclass(frozen=True)
 class Tolerance:
-    """How far answers may be from the recorded ones."""
+    """How far results may be from the recorded ones."""
 
     atol: float = 0.0
     rtol: float = 0.0
@@ -88,7 +88,7 @@ class ArtifactProgram:
     """One program in one form.
 
     `arguments` and `results` are names of arrays in the program's own order, which an exporter may have changed; an argument may also
-    be one of the weights. `wrote` is what wrote it, with version: text is read by that version, and others may refuse it.
+    be one of the weights. `wrote` is what wrote the program, with version: other versions may be unable to read its text.
     """
 
     kind: str
@@ -114,7 +114,7 @@ class MissingProgram:
 
 @dataclass(frozen=True)
 class ArtifactSet:
-    """All that is in one folder."""
+    """The contents of one folder."""
 
     name: str
     producer: Producer
@@ -128,26 +128,26 @@ class ArtifactSet:
     schema: int = SCHEMA
 
     def arguments_of(self, program: ArtifactProgram) -> tuple[ArtifactArray, ...]:
-        """What a program is called with, in its own order."""
+        """The arguments of a program, in its own order."""
         known = {item.name: item for item in (*self.inputs, *self.weights)}
         return tuple(known[name] for name in program.arguments) if program.arguments else self.inputs
 
     def results_of(self, program: ArtifactProgram) -> tuple[ArtifactArray, ...]:
-        """What it should answer, in its own order."""
+        """The results that a program should return, in its own order."""
         known = {item.name: item for item in self.outputs}
         return tuple(known[name] for name in program.results) if program.results else self.outputs
 
     def tolerance_of(self, program: ArtifactProgram) -> Tolerance:
-        """Its own, where it was quantised."""
+        """The tolerance of a program: its own if it has one (it was quantised), else that of the folder."""
         return program.tolerance or self.tolerance
 
     def file_of(self, path: str) -> ArtifactFile:
-        """What is known of a file by its name."""
+        """The entry of a file, by its name."""
         return next(item for item in self.files if item.path == path)
 
 
 def write(folder: Path, held: ArtifactSet) -> Path:
-    """The manifest of a folder, in place whole or not at all; it is read back first, so that none is written that cannot be read."""
+    """Write the manifest of a folder, completely or not at all; its text is parsed first, so that it can always be read."""
     text = json.dumps(dataclasses.asdict(held), indent=1, sort_keys=False) + "\n"
     parse(text, str(folder / NAME))
     part = folder / f".{NAME}.part"
@@ -155,12 +155,12 @@ def write(folder: Path, held: ArtifactSet) -> Path:
         part.write_text(text, encoding="utf-8")
         return part.replace(folder / NAME)
     except OSError as error:
-        why, do = error.strerror or str(error), "make room there, or name another folder"
+        why, do = error.strerror or str(error), "free space there, or name another folder"
         raise StoreError(f"cannot write {folder / NAME}", why=why, do=do) from None
 
 
 def read(folder: Path) -> ArtifactSet:
-    """What a folder says that it holds; its files are checked by `check`."""
+    """Read the manifest of a folder; `check` checks its files."""
     path = folder / NAME
     if folder.is_dir() and not path.exists():
         raise UsageError(
@@ -170,7 +170,7 @@ def read(folder: Path) -> ArtifactSet:
 
 
 def parse(text: str, where: str) -> ArtifactSet:
-    """A manifest from its text; a mistake is named by its key."""
+    """A manifest from its text; an error names the key of the mistake."""
 
     def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         found = dict(pairs)
@@ -199,7 +199,7 @@ def parse(text: str, where: str) -> ArtifactSet:
 
 
 def check(folder: Path, held: ArtifactSet, names: Iterable[str] | None = None) -> list[str]:
-    """What is wrong with the files of a folder, or with those named: missing, cut, changed, of another form, or not listed.
+    """What is wrong with the files of a folder, or with those in `names`: missing, cut, changed, of another form, or not listed.
 
     Files are read piece by piece, whatever their size.
     """
@@ -224,7 +224,7 @@ def check(folder: Path, held: ArtifactSet, names: Iterable[str] | None = None) -
 
 
 def trouble_of(folder: Path, item: ArtifactFile) -> str:
-    """Why a file is not the one that a manifest means; nothing, where it is."""
+    """Why a file is not the one that a manifest lists; empty if it is."""
     path = folder / item.path
     if not files.real(path).is_relative_to(files.real(folder)):
         return "leads out of the folder"
@@ -240,7 +240,7 @@ def trouble_of(folder: Path, item: ArtifactFile) -> str:
 
 
 def hashed(path: Path, expected: int | None = None) -> tuple[int, str]:
-    """The size of a file and its sha256; a file of another size than expected is not read."""
+    """The size of a file and its sha256; a file whose size is not the expected one is not read."""
     with files.open_plain(path) as file:
         size = file.seek(0, 2)
         file.seek(0)
@@ -253,20 +253,20 @@ def hashed(path: Path, expected: int | None = None) -> tuple[int, str]:
 
 
 def entry(folder: Path, path: str) -> ArtifactFile:
-    """What a manifest says of a file that is there."""
+    """The manifest's entry for an existing file."""
     size, digest = hashed(folder / path)
     return ArtifactFile(path, digest, size)
 
 
 def identity(held: ArtifactSet, program: ArtifactProgram) -> str:
-    """A program by its content and its signature, wherever it lies: what a changed file changes, and a moved one does not."""
+    """A hash of a program's content and signature: it changes if a file changes, but not if the program is moved."""
     said = [held.file_of(program.file).sha256, program.kind, program.form, program.entry]
     said += [f"{item.name}:{item.dtype}:{item.shape}:{item.sha256}" for item in (*held.arguments_of(program), *held.results_of(program))]
     return hashlib.sha256("\n".join(said).encode()).hexdigest()
 
 
 class _Wrong(Exception):
-    """A mistake in a manifest, before it is known in which file."""
+    """A mistake in a manifest, without the file's name."""
 
 
 def _no_number(word: str) -> Any:
@@ -274,13 +274,13 @@ def _no_number(word: str) -> Any:
 
 
 def _mistakes(held: ArtifactSet) -> Iterator[str]:
-    """What no single key shows: names given twice, and names of nothing."""
+    """Yield mistakes that involve several keys: names given twice, and names that refer to nothing."""
     for what, names in (
         ("files", [item.path for item in held.files]), ("outputs", [item.name for item in held.outputs]),
         ("inputs and weights", [item.name for item in (*held.inputs, *held.weights)]), ("programs", [item.file for item in held.programs]),
     ):  # fmt: skip
         if twice := [name for name, count in Counter(names).items() if count > 1]:
-            yield f"{what}: {twice[0]!r} is there twice"
+            yield f"{what}: {twice[0]!r} is listed twice"
     known = {item.path for item in held.files}
     if NAME in known:
         yield f"files: {NAME} cannot list itself"
@@ -290,12 +290,12 @@ def _mistakes(held: ArtifactSet) -> Iterator[str]:
             yield f"{place}.file: {item.file!r} is not among the files"
     for place, program in _numbered("programs", held.programs):
         if program.file.count("/") > 1:
-            yield f"{place}.file: {program.file!r} lies more than one folder deep"
+            yield f"{place}.file: {program.file!r} is more than one folder deep"
         for key, names, names_known in (("arguments", program.arguments, arrays), ("results", program.results, answers)):
             if strange := [name for name in names if name not in names_known]:
                 yield f"{place}.{key}: there is no array {strange[0]!r}"
             if len(set(names)) < len(names):
-                yield f"{place}.{key}: an array is named twice"
+                yield f"{place}.{key}: an array is listed twice"
 
 
 def _numbered(*lists: Any) -> Iterator[tuple[str, Any]]:
@@ -308,7 +308,7 @@ Reader = Callable[[Any, str], Any]
 
 def _fields(data: Any, place: str, readers: Mapping[str, Reader], optional: Sequence[str] = ()) -> dict[str, Any]:
     if not isinstance(data, dict):
-        raise _Wrong(f"{place or 'the whole'}: must be a table")
+        raise _Wrong(f"{place or 'the manifest'}: must be a table")
     dot = f"{place}." if place else ""
     for key in data:
         if key not in readers:
@@ -419,7 +419,7 @@ def _producer(data: Any, place: str) -> Producer:
 
 def _artifact_set(data: Any) -> ArtifactSet:
     if isinstance(data, dict) and type(data.get("schema")) is int and data["schema"] > SCHEMA:
-        raise _Wrong(f"schema: {data['schema']} is of a newer Steelyard; this one reads up to {SCHEMA}: upgrade it")
+        raise _Wrong(f"schema: {data['schema']} was written by a newer Steelyard; this one reads up to {SCHEMA}: upgrade it")
     readers: dict[str, Reader] = {
         "schema": _whole(SCHEMA), "name": _path, "producer": _producer, "inputs": _many(_array), "outputs": _many(_array),
         "weights": _many(_array), "programs": _many(_program), "missing": _many(_missing), "tolerance": _tolerance, "files": _many(_file),

@@ -1,6 +1,6 @@
-"""The other files that a program of ONNX names for its weights, found without a library for it.
+"""Find the other files in which a program of ONNX has its weights, without the onnx package.
 
-A protobuf is fields with numbers; only those by which a tensor can be reached are followed.
+A protobuf consists of numbered fields; only those that lead to a tensor are followed.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ BELOW: Mapping[str, Mapping[int, str]] = {
     "graph": {1: "node", 5: "tensor", 15: "sparse"}, "function": {7: "node", 11: "attribute"}, "node": {5: "attribute"},
     "attribute": {5: "tensor", 6: "graph", 10: "tensor", 11: "graph", 22: "sparse", 23: "sparse"}, "sparse": {1: "tensor", 2: "tensor"},
 }  # fmt: skip
-"""By kind of message, the fields that hold other messages, and their kinds."""
+"""By kind of message, the fields that contain other messages, and their kinds."""
 EXTERNAL_DATA, DATA_LOCATION, ENTRY_VALUE = 13, 14, 2
 VARINT, FIXED_8, BYTES, FIXED_4 = 0, 1, 2, 5
 LENGTHS = {FIXED_8: 8, FIXED_4: 4}
 
 
 def refuse_other_files(data: bytes) -> None:
-    """Raise for a program whose weights lie in other files: ONNX Runtime would read them from the folder that it runs in."""
+    """Raise for a program whose weights are in other files: ONNX Runtime would read them from its working folder."""
     try:
         found = sorted(set(_external(memoryview(data))))
     except (IndexError, ValueError) as error:
         raise UsageError("the ONNX program is damaged", why=str(error), do="fetch or make it again") from None
     if found:
-        why = "a program can only bring its own weights, so that it cannot read any other file"
-        raise Unsupported(f"its weights lie in other files: {', '.join(found)[:200]}", why=why, do="export it with its weights inside")
+        why = "a program must contain its weights, so that it cannot read any other file"
+        raise Unsupported(f"its weights are in other files: {', '.join(found)[:200]}", why=why, do="export it with its weights inside")
 
 
 def _external(data: memoryview) -> Iterator[str]:

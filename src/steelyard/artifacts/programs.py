@@ -1,6 +1,6 @@
 """What the file of an exported program shows without a compiler: its kind, its signature, and whether it would call the host.
 
-Standard library alone: a run is planned by it, and workers of every stack use it.
+Only the standard library is used: planning a run needs this module, and so do workers of every stack.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from steelyard.artifacts.signature import ProgramSignature, hlo_signature, signa
 from steelyard.errors import SteelyardError, Unsupported, UsageError
 
 PROGRAM = 8 * 2**30
-"""The most bytes of a program that are read."""
+"""The largest program that is read, in bytes."""
 SUFFIXES = (".mlir", ".mlirbc", ".mlir.bc", ".bc", ".hlo", ".txt", ".tflite", ".onnx", ".vhlo", ".stablehlo", ".tgz")
 HEAD = 2**16
 BYTECODE, FLATBUFFER = bytecode.MAGIC, b"TFL3"
 DIALECTS = {"vhlo": "stablehlo_mlir", "stablehlo": "stablehlo_mlir", "chlo": "stablehlo_mlir", "tosa": "tosa_mlir", "linalg": "linalg_mlir"}
-"""What a program of MLIR is by the dialects in it; the first that is found counts."""
+"""The kind of a program of MLIR by the dialects in it; the first one found counts."""
 KNOWN_CALLS = (
     "Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape", "LayoutConstraint", "annotate_device_placement", "TopK", "ApproxTopK",
     "PartialReduce", "AllocateBuffer", "Qr", "Eigh", "ProductOfElementaryHouseholderReflectors", "xla.sdy.", "lapack_", "blas_",
@@ -28,17 +28,17 @@ KNOWN_CALLS = (
     "cusolver_", "cu_threefry2x32", "cu_lu_pivots_to_permutation", "cusparse_gtsv2", "hipsolver_", "hip_threefry2x32",
     "hip_lu_pivots_to_permutation", "LuDecomposition", "shape_assertion",
 )  # fmt: skip
-"""Custom calls that compute and nothing else, by how their names begin; every other one may do anything on the host."""
+"""How the names of custom calls begin that only compute; every other custom call may do anything on the host."""
 TRANSFERS = ("infeed", "outfeed", "send", "recv")
 COMPUTING = (
     "builtin.module.", "func.func.", "func.call.", "func.return.", "stablehlo.", "vhlo.", "chlo.", "tosa.", "linalg.", "tensor.", "arith.",
     "math.", "complex.", "scf.", "cf.", "affine.", "index.", "shape.", "ml_program.", "quant.", "tm_tensor.",
 )  # fmt: skip
-"""Operations that compute and nothing else, by how their names begin; by any other a program may bring machine code or name files."""
+"""How the names of operations begin that only compute; with any other operation a program may contain machine code or name files."""
 OUTSIDE = ("tosa.custom", "ml_program.extern")
-"""Operations of those dialects that the host must provide: an operation of anyone's, and values from elsewhere."""
+"""Operations of those dialects that the host must provide: custom operations, and values from outside the program."""
 SAID = ("mhlo.", "jax.", "tf.", "tf_saved_model.", "tfl.", "xla.", "torch.", "iree.abi.output.")
-"""How names of attributes begin that exporters write beside operations."""
+"""How the names of attributes begin that exporters add to operations."""
 _CALLS = re.compile(
     r'custom_call\s*@(?:"([^"]*)"|([\w.$-]+))|call_target_name(?:_v1)?\s*=\s*(?:#vhlo\.string_v1<)?"([^"]*)"|custom_call_target="([^"]*)"'
 )
@@ -53,7 +53,7 @@ _ELIDED = re.compile(r"dense_resource<__elided__>|dense<__elided__>|\bconstant\(
 
 
 def read(path: Path) -> bytes:
-    """A program's file."""
+    """The bytes of a program's file."""
     try:
         return files.read_whole(path, PROGRAM)
     except OSError as error:
@@ -61,7 +61,7 @@ def read(path: Path) -> bytes:
 
 
 def kind_of(path: Path) -> tuple[str, str] | None:
-    """The kind and the form of a program; None for a file that is none.
+    """The kind and the form of a program; None for a file that is not a program.
 
     A file with a suffix that only programs have counts as one, so that a damaged one is reported and not skipped.
     """
@@ -83,7 +83,7 @@ def kind_of(path: Path) -> tuple[str, str] | None:
 
 
 def _bytecode_kind(content: bytes) -> tuple[str, str]:
-    """By the names of its dialects; without any a compiler may say what is wrong with it."""
+    """Kind and form by the names of its dialects; without any it counts as StableHLO, so that a compiler reports what is wrong."""
     names = bytecode.names(content)
     for dialect, kind in DIALECTS.items():
         if dialect.encode() in names:
@@ -103,7 +103,7 @@ def _text_kind(path: Path, head: str) -> tuple[str, str] | None:
 
 
 def host_calls(text: str) -> list[str]:
-    """What a program of StableHLO or HLO would ask of the host, by name: custom calls that are not known to compute, and transfers."""
+    """Names of what a program of StableHLO or HLO needs from the host: custom calls that may do more than compute, and transfers."""
     called = [next(name for name in found.groups() if name is not None) for found in _CALLS.finditer(text)]
     moved = [next(filter(None, found.groups())) for found in _TRANSFER.finditer(text)]
     strange = [name for name in called if not name.startswith(KNOWN_CALLS)]
@@ -111,9 +111,9 @@ def host_calls(text: str) -> list[str]:
 
 
 def strange_names(shown: str) -> list[str]:
-    """What is not known to compute alone in a program that MLIR printed in its generic form, by name.
+    """Names of what may do more than compute in a program that MLIR printed in its generic form.
 
-    An unknown dialect is named without its operations. A function without a body would be one of the host.
+    An unknown dialect is named without its operations. A function without a body would be one of the host's.
     """
     bare = _RESOURCE.sub("", _STRING.sub('""', shown))
     said = [".".join(filter(None, found.groups())) for found in _NAMED.finditer(bare)]
@@ -126,7 +126,7 @@ def strange_names(shown: str) -> list[str]:
 
 
 def refuse(names: Iterable[str], allowed: Iterable[str], what: str) -> None:
-    """Raise for what a program would do beside computing, unless every part of it was allowed by name."""
+    """Raise if a program may do more than compute, unless every name was allowed."""
     strange = [name for name in dict.fromkeys(names) if name not in set(allowed)]
     if strange:
         allow = " ".join(f"--allow {name}" for name in strange)
@@ -134,14 +134,14 @@ def refuse(names: Iterable[str], allowed: Iterable[str], what: str) -> None:
 
 
 def refuse_elided(text: str) -> None:
-    """Raise for a program whose weights were left out when it was printed; it would run, and answer with zeros in their place."""
+    """Raise for a program whose weights were left out when it was printed; it would run with zeros in their place."""
     if _ELIDED.search(text):
         why = "large constants were left out when it was printed"
         raise SteelyardError("its weights are missing", why=why, do="export it again with all constants, as steelyard artifacts make does")
 
 
 def with_constants(text: str) -> str:
-    """Text whose resources stand where they are used: XLA reads no `dense_resource`, by which torch-mlir writes weights."""
+    """Text with each resource written where it is used: XLA cannot read `dense_resource`, as which torch-mlir writes weights."""
     start = text.rfind("{-#")
     if start < 0 or "dense_resource<" not in text:
         return text
@@ -151,21 +151,21 @@ def with_constants(text: str) -> str:
     def put(found: re.Match[str]) -> str:
         name = found[1].strip('"')
         if name not in blobs:
-            raise SteelyardError(f"its resource {name[:60]} is missing", why="the program names it and does not hold it")
+            raise SteelyardError(f"its resource {name[:60]} is missing", why="the program names it but does not contain it")
         return f'dense<"0x{blobs[name][8:]}">'
 
     return re.sub(r'dense_resource<("[^"]*"|[\w.$-]+)>', put, body)
 
 
 def _resources(text: str) -> Iterator[tuple[str, str]]:
-    """Names and hexadecimal digits of resources; the first four bytes are their alignment."""
+    """Yield names and hexadecimal digits of resources; the first four bytes are their alignment."""
     for found in re.finditer(r'(?:"([^"]*)"|([\w.$-]+))\s*:\s*"0x([0-9A-Fa-f]*)"', text):
         yield found[1] or found[2], found[3]
 
 
 def signature_of(path: Path, kind: str, form: str, entry: str = "main") -> ProgramSignature | None:
-    """The signature as far as the file shows it without a compiler: that of text and of TFLite; the error for a damaged one names its
-    file."""
+    """The signature if the file shows it without a compiler (text and TFLite); an error for a damaged TFLite program
+    names the file."""
     try:
         if kind.startswith("tflite"):
             return _of_tflite(path)

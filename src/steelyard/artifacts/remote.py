@@ -1,7 +1,7 @@
-"""Folders of artifacts to and from a place that fsspec reaches: another folder, http(s), s3, gs; checked by hash at both ends.
+"""Publish and fetch folders of artifacts where fsspec can: another folder, http(s), s3, gs; hashes are checked at both ends.
 
-A folder is published with its manifest last, so that a folder is never read before all its files are there. What is fetched is kept by its
-content: a second fetch takes nothing over the network but the manifest, and one that was cut goes on where it stopped.
+The manifest of a folder is published last, so that a folder is never read before all its files are there. Fetched files are kept by their
+content: a second fetch transfers only the manifest, and one that was cut continues where it stopped.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Tell = Callable[[str], None]
 
 @dataclass(frozen=True)
 class RemotePlace:
-    """A folder somewhere, by the library that reads and writes there."""
+    """A folder at a URL, with the fsspec file system that reads and writes there."""
 
     url: str
     system: Any = field(repr=False)
@@ -43,7 +43,7 @@ class RemotePlace:
 
     @classmethod
     def at(cls, url: str) -> RemotePlace:
-        """The place that a URL or a path names; a library that is missing is named with how to get it."""
+        """The place at a URL or a path; if a library for it is missing, the error says how to install it."""
         try:
             import fsspec
         except ModuleNotFoundError:
@@ -56,16 +56,16 @@ class RemotePlace:
             extra = "gcsfs" if scheme in ("gs", "gcs") else "'steelyard[remote]'"
             raise UsageError(f"addresses of {scheme} need another package", why=str(error), do=f"pip install {extra}") from None
         except ValueError as error:
-            raise UsageError(f"not an address: {url!r:.200}", why=str(error), do="give a folder, or an http, s3 or gs address") from None
+            raise UsageError(f"not an address: {url!r:.200}", why=str(error), do="use a folder, or an http, s3 or gs address") from None
         system.use_listings_cache = False
         return cls(plain, system, path)
 
     def below(self, name: str) -> str:
-        """The address of a file in it."""
+        """The address of a file in this folder."""
         return f"{self.path}/{name}"
 
     def whole(self, name: str, most: int = files.SHEET) -> bytes | None:
-        """A small file; None where there is none."""
+        """The content of a small file; None if there is none."""
         try:
             with self.system.open(self.below(name), "rb") as file:
                 content = bytes(file.read(most + 1))
@@ -73,7 +73,7 @@ class RemotePlace:
             if (cause := _other_cause(error)) is not None:
                 raise _unreachable(f"{self.url}/{name}", cause) from error
             return None
-        except Exception as error:  # each of fsspec's systems has exceptions of its own
+        except Exception as error:  # each of fsspec's systems has its own exceptions
             raise _unreachable(f"{self.url}/{name}", error) from error
         if len(content) > most:
             raise files.too_large(f"{self.url}/{name}", len(content), most)
@@ -81,7 +81,7 @@ class RemotePlace:
 
 
 def _other_cause(error: BaseException) -> BaseException | None:
-    """Why something is not found, where that is not its absence: over http, fsspec calls every failure so, a dead server's too."""
+    """Why a file was not found, if it is not simply absent: over http, fsspec reports any failure so, also a dead server."""
     cause = error.__cause__ or error.__context__
     while isinstance(cause, FileNotFoundError):
         cause = cause.__cause__ or cause.__context__
@@ -94,18 +94,18 @@ def _unreachable(address: str, error: BaseException) -> StoreError:
 
 
 def cache() -> Path:
-    """Where fetched files are kept by their content."""
+    """The folder in which fetched files are kept by their content."""
     chosen = os.environ.get(CACHE)
     return Path(chosen) if chosen else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "steelyard" / "artifacts"
 
 
 def publish(folders: list[Path], url: str, tell: Tell) -> list[str]:
-    """Copy folders of artifacts below a URL, files first, then manifests, then the index of all; answers their addresses.
+    """Copy folders of artifacts below a URL, files first, then manifests, then the index of all; return their addresses.
 
-    What is there already, by the manifest that is there, is not sent again.
+    Files that the manifest there already lists are not sent again.
     """
     if url.partition(":")[0] in READ_ONLY:
-        raise UsageError(f"nothing can be written to {url}", why="http is for reading here", do="give a folder, or an s3 or gs address")
+        raise UsageError(f"nothing can be written to {url}", why="http is only for reading here", do="use a folder, or an s3 or gs address")
     held = {path: manifest.read(path) for path in folders}
     for path, found in held.items():
         if troubles := manifest.check(path, found):
@@ -133,7 +133,7 @@ def _send(path: Path, held: ArtifactSet, place: RemotePlace, tell: Tell) -> None
         tell(f"{held.name}/{item.path}")
         place.system.put_file(str(path / item.path), target)
         if (size := _size(place, target)) != item.bytes:
-            raise StoreError(f"{target} has {size} bytes, not {item.bytes}", why="it was not sent whole", do="run the same command again")
+            raise StoreError(f"{target} has {size} bytes, not {item.bytes}", why="not all was sent", do="run the same command again")
     place.system.put_file(str(path / manifest.NAME), place.below(f"{held.name}/{manifest.NAME}"))
 
 
@@ -156,7 +156,7 @@ def _known(place: RemotePlace, name: str) -> dict[str, str]:
 
 
 def _send_index(added: dict[str, str], place: RemotePlace) -> None:
-    """All that is published at a place, since not every server can list what it has."""
+    """Update the list of all that is published at a place, because not every server can list its files."""
     content = place.whole(INDEX)
     known = _index(content, f"{place.url}/{INDEX}") if content else {}
     text = json.dumps({"schema": 1, "artifacts": known | added}, indent=1, sort_keys=True) + "\n"
@@ -169,7 +169,7 @@ def _index(content: bytes, where: str) -> dict[str, str]:
         data = json.loads(content)
         entries = data["artifacts"]
         if data["schema"] != 1 or not all(manifest.PLAIN_NAME.fullmatch(name) and "/" not in name for name in entries):
-            raise ValueError("a name in it is not a plain name, or it is of a newer Steelyard")
+            raise ValueError("a name in it is not a plain name, or a newer Steelyard wrote it")
         if not all(manifest.DIGEST.fullmatch(digest) for digest in entries.values()):
             raise ValueError("a hash in it is not a sha256")
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
@@ -178,9 +178,9 @@ def _index(content: bytes, where: str) -> dict[str, str]:
 
 
 def fetch(url: str, out: Path, tell: Tell, only: str = "") -> list[Path]:
-    """Folders of artifacts from a URL into `out`: one model, all that an index names, or an archive of them; each checked.
+    """Fetch folders of artifacts from a URL into `out` and check them: one model, all that an index names, or an archive of them.
 
-    A URL may end with #sha256=…, the hash of the manifest or of the archive. Of several folders `only` names the one that is wanted.
+    A URL may end with #sha256=…, the hash of the manifest or of the archive. `only` names the one wanted of several folders.
     """
     address, _, digest = url.partition(DIGEST)
     if digest and not manifest.DIGEST.fullmatch(digest):
@@ -203,12 +203,12 @@ def fetch(url: str, out: Path, tell: Tell, only: str = "") -> list[Path]:
 
 
 def fetch_missing(urls: Mapping[str, str], out: Path, tell: Tell) -> dict[str, str]:
-    """Fetch each folder that is not in `out` yet, by its name and where it is kept; why, for each that cannot be had."""
+    """Fetch each folder that is not in `out` yet, by its name and URL; return by name why a folder could not be fetched."""
     troubles = {}
     for name, url in urls.items():
         try:
             if not manifest.PLAIN_NAME.fullmatch(name) or "/" in name or len(name) > LONGEST_NAME:
-                raise UsageError(f"{name!r:.80} is not a name for a folder")
+                raise UsageError(f"{name!r:.80} is not a valid folder name")
             if not (out / name / manifest.NAME).exists():
                 fetch(url, out, tell, name)
         except SteelyardError as error:
@@ -217,11 +217,11 @@ def fetch_missing(urls: Mapping[str, str], out: Path, tell: Tell) -> dict[str, s
 
 
 def _another(address: str, only: str) -> StoreError:
-    return StoreError(f"{address} holds no artifacts of {only}", why="it holds other artifacts", do="check the address")
+    return StoreError(f"{address} has no artifacts of {only}", why="it has other artifacts", do="check the address")
 
 
 def fetch_program(url: str, out: Path, tell: Tell) -> Path:
-    """One program: with its folder where a manifest lies beside it, else alone, by the hash that its address ends with."""
+    """Fetch one program: with its folder if a manifest is beside it, else only the program, by the hash at the end of its address."""
     address, _, digest = url.partition(DIGEST)
     parent, _, name = address.rpartition("/")
     place = RemotePlace.at(parent)
@@ -229,12 +229,12 @@ def fetch_program(url: str, out: Path, tell: Tell) -> Path:
         folder = _fetch_folder(place, content, "", out, tell)
         known = {item.path: item.sha256 for item in manifest.read(folder).files}
         if name not in known:
-            raise UsageError(f"no program {address}", why=f"{manifest.NAME} beside it does not name it", do=f"name the folder: {parent}")
+            raise UsageError(f"no program {address}", why=f"{manifest.NAME} beside it does not list it", do=f"name the folder: {parent}")
         if digest and known[name] != digest:
-            raise StoreError(f"{address} is another file than the one that was meant", why=f"its sha256 is {known[name]}, not {digest}")
+            raise StoreError(f"{address} is not the expected file", why=f"its sha256 is {known[name]}, not {digest}")
         return folder / name
     if not manifest.DIGEST.fullmatch(digest):
-        why = f"no {manifest.NAME} lies beside it that would vouch for it"
+        why = f"no {manifest.NAME} beside it lists its hash"
         raise UsageError(f"{address} has no hash", why=why, do=f"write it like {address}{DIGEST}<64 hex digits>")
     kept = blob(place, place.below(name), _sized(place, name, digest), tell)
     target = out / name
@@ -245,7 +245,7 @@ def fetch_program(url: str, out: Path, tell: Tell) -> Path:
 
 
 def _sized(place: RemotePlace, name: str, digest: str) -> ArtifactFile:
-    """A file that no manifest lists, with the size that it has there."""
+    """The entry of a file that no manifest lists, with its size at that place."""
     try:
         return ArtifactFile(name, digest, int(place.system.size(place.below(name)) or 0))
     except Exception as error:
@@ -257,7 +257,7 @@ def _fetch_folder(place: RemotePlace, content: bytes | None, digest: str, out: P
     if content is None:
         raise StoreError(f"there is no {where}", why=f"{INDEX} names it", do="publish it again")
     if digest and (found := hashlib.sha256(content).hexdigest()) != digest:
-        raise StoreError(f"{where} is another file than the one that was meant", why=f"its sha256 is {found}, not {digest}")
+        raise StoreError(f"{where} is not the expected file", why=f"its sha256 is {found}, not {digest}")
     try:
         held = manifest.parse(content.decode(), where)
     except UnicodeDecodeError:
@@ -272,7 +272,7 @@ def _fetch_folder(place: RemotePlace, content: bytes | None, digest: str, out: P
 
 
 def _assembled(held: ArtifactSet, content: bytes, kept: dict[str, Path], out: Path) -> Path:
-    """A folder of files that are in the cache, in its place whole or not at all."""
+    """Make the folder of `held` in `out` from cached files, completely or not at all."""
     folder = out / held.name
     try:
         out.mkdir(parents=True, exist_ok=True)
@@ -286,7 +286,7 @@ def _assembled(held: ArtifactSet, content: bytes, kept: dict[str, Path], out: Pa
             (made / manifest.NAME).write_bytes(content)
             if folder.exists():
                 if not (folder / manifest.NAME).exists():
-                    raise UsageError(f"{folder} is in the way", why=f"it has no {manifest.NAME}", do="move it, or name another folder")
+                    raise UsageError(f"{folder} is in the way", why=f"it has no {manifest.NAME}", do="move it away, or name another folder")
                 folder.rename(Path(scratch) / "before")
             made.rename(folder)
     except OSError as error:
@@ -303,7 +303,7 @@ def _linked(path: Path, target: Path) -> None:
 
 
 def blob(place: RemotePlace, address: str, item: ArtifactFile, tell: Tell) -> Path:
-    """A file by its content: from the cache, or fetched into it; begun ones go on."""
+    """A file by its content: from the cache, or fetched into it; a partial download is continued."""
     folder = cache() / "blobs"
     kept, part = folder / item.sha256, folder / f"{item.sha256}.part"
     if kept.is_file() and not manifest.trouble_of(folder, ArtifactFile(item.sha256, item.sha256, item.bytes)):
@@ -313,13 +313,13 @@ def blob(place: RemotePlace, address: str, item: ArtifactFile, tell: Tell) -> Pa
         kept.unlink(missing_ok=True)
         if part.exists() and part.stat().st_size > item.bytes:
             part.unlink()
-        tell(f"{item.path}{' (goes on)' if part.exists() else ''}")
+        tell(f"{item.path}{' (continued)' if part.exists() else ''}")
         _download(place.system, address, item, part)
         digest = manifest.hashed(part)[1]
         if digest != item.sha256:
             part.unlink()
             why = f"its sha256 is {digest}, not {item.sha256}"
-            raise StoreError(f"{place.url}: {item.path} is another file than the one that was meant", why=why, do="publish it again")
+            raise StoreError(f"{place.url}: {item.path} is not the expected file", why=why, do="publish it again")
         part.chmod(0o444)
         part.replace(kept)
     except OSError as error:
@@ -328,7 +328,7 @@ def blob(place: RemotePlace, address: str, item: ArtifactFile, tell: Tell) -> Pa
 
 
 def _download(system: Any, address: str, item: ArtifactFile, part: Path) -> None:
-    """All bytes of a file behind those that are here; where the other side has no ranges, from the beginning."""
+    """Download the rest of a file; from the beginning if the server does not support ranges."""
     trouble = ""
     for _ in range(TRIES):
         try:
@@ -338,13 +338,13 @@ def _download(system: Any, address: str, item: ArtifactFile, part: Path) -> None
             raise StoreError(f"there is no {address}", why="its manifest names it", do="publish it again") from None
         except StoreError:
             raise
-        except Exception as error:  # each of fsspec's systems has exceptions of its own
+        except Exception as error:  # each of fsspec's systems has its own exceptions
             trouble = " ".join(f"{type(error).__name__}: {error}".split())[:200]
         if part.exists() and part.stat().st_size >= item.bytes:
             return
     have = part.stat().st_size if part.exists() else 0
-    why = f"{have} of {item.bytes} bytes came{f'; {trouble}' if trouble else ''}"
-    raise StoreError(f"the download of {address} was cut", why=why, do="run the same command again: it goes on from there")
+    why = f"{have} of {item.bytes} bytes arrived{f'; {trouble}' if trouble else ''}"
+    raise StoreError(f"the download of {address} was cut", why=why, do="run the same command again: it continues from there")
 
 
 def _append(part: Path, piece: bytes) -> None:
@@ -357,7 +357,7 @@ def _append(part: Path, piece: bytes) -> None:
 
 
 def _unwritable(part: Path, error: OSError) -> StoreError:
-    return StoreError(f"cannot write {part}", why=error.strerror or str(error), do=f"make room there, or set {CACHE} to another folder")
+    return StoreError(f"cannot write {part}", why=error.strerror or str(error), do=f"free space there, or set {CACHE} to another folder")
 
 
 def _pieces(system: Any, address: str, item: ArtifactFile, part: Path) -> Iterator[bytes]:
@@ -374,7 +374,7 @@ def _pieces(system: Any, address: str, item: ArtifactFile, part: Path) -> Iterat
             end = min(begin + PIECE, item.bytes)
             piece = system.cat_file(address, start=begin, end=end)
             if len(piece) > end - begin:
-                raise StoreError(f"{address} has no ranges although its server says so")
+                raise StoreError(f"{address} does not support ranges although its server says so")
             yield piece
             if len(piece) < end - begin:
                 return
@@ -390,7 +390,7 @@ def _pieces(system: Any, address: str, item: ArtifactFile, part: Path) -> Iterat
 
 
 def _fetch_archive(address: str, digest: str, out: Path, tell: Tell, only: str = "") -> list[Path]:
-    """An archive of folders of artifacts; its own hash must be known, since nothing else vouches for it before it is unpacked."""
+    """Fetch an archive of folders of artifacts; its hash must be given, because nothing else is known of it before it is unpacked."""
     if not digest:
         raise UsageError(
             f"{address} has no hash", why="an archive is fetched by its hash", do=f"write it like {address}{DIGEST}<64 hex digits>"
@@ -403,7 +403,7 @@ def _fetch_archive(address: str, digest: str, out: Path, tell: Tell, only: str =
         unpacking.unpack(kept, Path(scratch))
         found = sorted(path.parent for path in Path(scratch).rglob(manifest.NAME))
         if not found:
-            raise StoreError(f"{address} holds no artifacts", why=f"there is no {manifest.NAME} in it")
+            raise StoreError(f"{address} has no artifacts", why=f"there is no {manifest.NAME} in it")
         made = []
         for folder in found:
             held = manifest.read(folder)

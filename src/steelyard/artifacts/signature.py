@@ -1,4 +1,4 @@
-"""What a program takes and answers, read from the text of MLIR and HLO."""
+"""The arguments and results of a program, read from the text of MLIR and HLO."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ NAMES: Mapping[str, str] = {
     **{f"{sign}{bits}": f"{ours}{bits}" for sign, ours in (("s", "int"), ("u", "uint")) for bits in (8, 16, 32, 64)},
     "pred": "bool", "c64": "complex64", "c128": "complex128", "f8e4m3fn": "fp8e4m3", "f8e5m2": "fp8e5m2",
 }  # fmt: skip
-"""What MLIR and HLO call the formats of numbers."""
+"""Names of number formats in MLIR and HLO, with our names for them."""
 _TENSOR = re.compile(r"tensor<([^<>]*(?:<[^<>]*>[^<>]*)*)>")
 _HLO_ARRAY = re.compile(r"([a-z]+[0-9a-z]*)\[([0-9,<=?]*)\]")
 
 
 @dataclass(frozen=True)
 class TensorType:
-    """One argument or result: its format and its shape, in which a size that is not fixed is None."""
+    """One argument or result: its format, and its shape with None for a size that is not fixed."""
 
     dtype: str
     shape: tuple[int | None, ...]
@@ -34,15 +34,15 @@ class TensorType:
 
     @property
     def fixed(self) -> tuple[int, ...]:
-        """The shape, where all of it is known."""
+        """The shape; raise if a size is not fixed."""
         if None in self.shape:
-            raise Unsupported(f"an argument is {self}", why="its size is not fixed", do="give recorded inputs beside it, in a manifest")
+            raise Unsupported(f"an argument is {self}", why="its size is not fixed", do="put recorded inputs beside it, in a manifest")
         return tuple(size for size in self.shape if size is not None)
 
 
 @dataclass(frozen=True)
 class ProgramSignature:
-    """What a program takes and answers, in its own order."""
+    """The arguments and results of a program, in its own order."""
 
     inputs: tuple[TensorType, ...]
     outputs: tuple[TensorType, ...]
@@ -52,20 +52,20 @@ class ProgramSignature:
 
 
 def tensor_type(text: str) -> TensorType:
-    """`2x?xf32`, as MLIR writes what is in a tensor."""
+    """The type that MLIR writes like `2x?xf32`."""
     sizes, name = re.fullmatch(r"((?:(?:\d+|\?)x)*)(.*)", text.split(",")[0].strip(), re.DOTALL).groups()  # type: ignore[union-attr]
     return TensorType(dtype_named(name), tuple(None if size == "?" else int(size) for size in sizes.split("x")[:-1]))
 
 
 def dtype_named(name: str) -> str:
-    """Our name for a format of MLIR's or HLO's."""
+    """Our name for a number format of MLIR or HLO."""
     if name not in NAMES:
-        raise Unsupported(f"numbers of format {name[:60]!r} are not known", do=f"known: {', '.join(SIZES)}")
+        raise Unsupported(f"numbers of format {name[:60]!r} are not known", do=f"use one of: {', '.join(SIZES)}")
     return NAMES[name]
 
 
 def signature_in(text: str, entry: str = "main") -> ProgramSignature | None:
-    """What the function of that name takes and answers, by MLIR's text or by IREE's declaration of it; None where it is not there."""
+    """The signature of the function `entry`, from MLIR's text or IREE's declaration; None if there is no such function."""
     found = re.search(rf'func(?:\.func)?(?:\s+(?:public|private|nested))?\s+@"?{re.escape(entry)}"?\s*\(', text)
     if found is None:
         return None
@@ -79,7 +79,7 @@ def signature_in(text: str, entry: str = "main") -> ProgramSignature | None:
 
 
 def _within(text: str, start: int) -> tuple[str, int]:
-    """What stands between a bracket and the one that closes it, with strings left out, and where that ends."""
+    """The text from a bracket to the one that closes it, without strings, and where it ends."""
     depth, place, kept = 0, start, []
     while place < len(text):
         sign = text[place]
@@ -91,7 +91,7 @@ def _within(text: str, start: int) -> tuple[str, int]:
         place += 1
         if depth == 0:
             return "".join(kept), place
-    raise UsageError("a bracket of the program is never closed", why="it is cut off, or no MLIR")
+    raise UsageError("a bracket of the program is never closed", why="it is cut off, or is not MLIR")
 
 
 def _string_end(text: str, start: int) -> int:
@@ -102,7 +102,7 @@ def _string_end(text: str, start: int) -> int:
 
 
 def _tensors(text: str) -> tuple[TensorType, ...]:
-    """The tensors of a list of types; attributes of arguments may hold further ones."""
+    """The tensors of a list of types, without those in attributes of arguments."""
     plain, before = text, ""
     while plain != before:
         before, plain = plain, re.sub(r"\{[^{}]*\}", "", plain)
@@ -110,7 +110,7 @@ def _tensors(text: str) -> tuple[TensorType, ...]:
 
 
 def hlo_signature(text: str) -> ProgramSignature | None:
-    """What HLO's entry takes and answers, by its layout."""
+    """The signature of HLO's entry, from its layout."""
     found = re.search(r"entry_computation_layout=(?=\{)", text)
     if found is None:
         return None

@@ -1,6 +1,6 @@
-"""What a .tflite file says of itself: the operators that are not TFLite's own, and what it takes and answers.
+"""Read from a .tflite file the operators that are not TFLite's own, and its signature.
 
-A flatbuffer is tables that point at each other; these few are read by place, so that a run can be planned without a library for it.
+A flatbuffer consists of tables that point at each other; the few that are needed are read here, so that planning needs no library for it.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ TYPES = {
     11: "complex128", 12: "uint64", 15: "uint32", 16: "uint16", 18: "bf16",
 }  # fmt: skip
 KNOWN = ("TFLite_Detection_PostProcess",)
-"""Operators beside TFLite's own that compute and nothing else."""
+"""Operators beside TFLite's own that only compute."""
 
 
 @dataclass(frozen=True)
 class FlatTable:
-    """A table of a flatbuffer at a place in it."""
+    """A table of a flatbuffer, at offset `at`."""
 
     data: bytes
     at: int
 
     def field(self, number: int) -> int:
-        """Where a field lies; 0 where the table has none."""
+        """The offset of a field; 0 if the table lacks it."""
         places = self.at - self._signed(self.at)
         size = self._short(places)
         offset = 4 + 2 * number
@@ -36,7 +36,7 @@ class FlatTable:
         return self.at + found if found else 0
 
     def number(self, field: int, code: str = "<i", usual: int = 0) -> int:
-        """A number of a field."""
+        """The number in a field; `usual` if the table lacks it."""
         place = self.field(field)
         return int(struct.unpack_from(code, self.data, place)[0]) if place else usual
 
@@ -49,7 +49,7 @@ class FlatTable:
         return [self._signed(place) for place in self._places(field)]
 
     def text(self, field: int) -> str:
-        """A field that is text."""
+        """The text in a field."""
         place = self.field(field)
         if not place:
             return ""
@@ -78,7 +78,7 @@ class FlatTable:
 
 def _model(data: bytes) -> FlatTable:
     if data[4:8] != b"TFL3":
-        raise UsageError("not a TFLite program", why="it does not begin as one does", do="fetch or make it again")
+        raise UsageError("not a TFLite program", why="it does not begin like one", do="fetch or make it again")
     return FlatTable(data, int(struct.unpack_from("<I", data, 0)[0]))
 
 
@@ -87,7 +87,7 @@ def _damaged(error: Exception) -> UsageError:
 
 
 def custom_operators(data: bytes) -> list[str]:
-    """The names of operators that are not TFLite's own, and not known to compute alone."""
+    """The names of operators that are not TFLite's own and may do more than compute."""
     try:
         codes = _model(data).tables(1)
         named = [code.text(1) or "without a name" for code in codes if max(code.number(0, "<b"), code.number(3)) == CUSTOM]
@@ -97,7 +97,7 @@ def custom_operators(data: bytes) -> list[str]:
 
 
 def signature(data: bytes) -> ProgramSignature:
-    """What the first graph takes and answers."""
+    """The signature of the first graph."""
     try:
         graph = _model(data).tables(2)[0]
         tensors = graph.tables(0)
@@ -110,5 +110,5 @@ def signature(data: bytes) -> ProgramSignature:
 def _type(tensor: FlatTable) -> TensorType:
     code = tensor.number(1, "<b")
     if code not in TYPES:
-        raise Unsupported(f"a TFLite tensor has type number {code}", why="no array of numpy holds that")
+        raise Unsupported(f"a TFLite tensor has type number {code}", why="numpy has no array of that type")
     return TensorType(TYPES[code], tuple(tensor.numbers(0)))

@@ -1,4 +1,4 @@
-"""Archives from anywhere, unpacked so that nothing in them can reach out of their folder or fill the disk."""
+"""Unpack untrusted archives, so that nothing in them can leave their folder or fill the disk."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from steelyard.errors import StoreError
 ENDINGS = (".tgz", ".tar.gz", ".tar", ".zip")
 MOST_FILES = 100_000
 LEAST_LIMIT, MOST_GROWTH = 2**28, 100
-"""An archive may unpack to so many times its size, or to 256 MiB where that is more: data does not pack better."""
+"""An archive may unpack to MOST_GROWTH times its size, or to 256 MiB if that is more: data does not compress better."""
 PIECE = 2**20
 UNIX_LINK, UNIX_KIND = 0o120000, 0o170000
 
 
 def unpack(archive: Path, folder: Path) -> list[str]:
-    """All files of an archive below a folder that is there, by their names; one that cannot be trusted leaves nothing behind."""
+    """Unpack an archive into an existing folder and return the files' names; a refused archive leaves no files behind."""
     size = archive.stat().st_size
     budget = files.limit(max(LEAST_LIMIT, MOST_GROWTH * size))
     done: list[str] = []
@@ -30,12 +30,12 @@ def unpack(archive: Path, folder: Path) -> list[str]:
         for name, length, content in _members(archive):
             target = folder.joinpath(*_safe(name, archive))
             if len(done) >= MOST_FILES:
-                raise _refused(archive, f"it holds more than {MOST_FILES} files")
+                raise _refused(archive, f"it has more than {MOST_FILES} files")
             budget -= length
             if budget < 0:
-                raise _refused(archive, f"it unpacks to more than {MOST_GROWTH} times its size", f"set {files.VARIABLE} if it is meant to")
+                raise _refused(archive, f"it unpacks to more than {MOST_GROWTH} times its size", f"set {files.VARIABLE} if intended")
             if target.exists():
-                raise _refused(archive, f"it holds {name!r:.80} twice")
+                raise _refused(archive, f"it has {name!r:.80} twice")
             target.parent.mkdir(parents=True, exist_ok=True)
             _write(content, target, length, archive)
             done.append(str(target.relative_to(folder)))
@@ -54,7 +54,7 @@ def _remove(folder: Path) -> None:
 
 
 def _members(archive: Path) -> Iterator[tuple[str, int, IO[bytes]]]:
-    """Plain files with their lengths as the archive says them; anything else is refused."""
+    """Yield plain files with the lengths that the archive declares; anything else is refused."""
     with files.open_named(archive) as raw:
         if zipfile.is_zipfile(raw):
             raw.seek(0)
@@ -79,7 +79,7 @@ def _members(archive: Path) -> Iterator[tuple[str, int, IO[bytes]]]:
 
 
 def _safe(name: str, archive: Path) -> tuple[str, ...]:
-    """The parts of a member's name, if they lead nowhere but down."""
+    """The parts of a member's name; raise if they lead out of the folder."""
     path = PurePosixPath(name)
     parts = tuple(part for part in path.parts if part != ".")
     if path.is_absolute() or ".." in parts or "\\" in name or "\0" in name or ":" in name.partition("/")[0]:
@@ -90,12 +90,12 @@ def _safe(name: str, archive: Path) -> tuple[str, ...]:
 
 
 def _write(content: IO[bytes], target: Path, length: int, archive: Path) -> None:
-    """A member's bytes, no more than the archive said that it has."""
+    """Write a member's bytes, at most as many as the archive declared."""
     with target.open("xb") as file:
         while piece := content.read(PIECE):
             length -= len(piece)
             if length < 0:
-                raise _refused(archive, f"{target.name!r:.80} in it is longer than it says")
+                raise _refused(archive, f"{target.name!r:.80} in it is longer than the archive says")
             file.write(piece)
     if length:
         raise StoreError(f"cannot unpack {archive}", why=f"{target.name} is cut off", do="fetch it again")

@@ -18,7 +18,7 @@ from steelyard.errors import NothingMeasured, UsageError
 @click.option("-d", "--device", metavar="DEVICE", help="With --case: cpu or cuda.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), default=Path("trace.json"), show_default=True, metavar="FILE",
               help="The trace (.json, .json.gz), or a folder for rank-N.json of each rank.")  # fmt: skip
-@click.option("--profile", is_flag=True, help="Also a profiler's trace, linked into the trace: times of operators and kernels.")
+@click.option("--profile", is_flag=True, help="Also run the profiler, and add its times of operators and kernels to the trace.")
 @click.option("--no-resources", is_flag=True, help="Do not record Triton kernels and integer tensors (a replay needs them).")
 @click.option("--steps", metavar="N[:M]", help="With a script: only these training steps, from 0, counted by optimizer calls.")
 @click.option(
@@ -47,7 +47,7 @@ def command(
     from steelyard.model.units import parse_seconds
 
     if (case is None) == (not words):
-        raise UsageError("name a script, or a case with --case", do="see steelyard capture --help")
+        raise UsageError("name either a script or a case with --case", do="see steelyard capture --help")
     limit = parse_seconds(timeout)
     if case is not None:
         if steps or ranks:
@@ -56,7 +56,7 @@ def command(
         found = [capture.capture_case(request, find_store(None), output, limit, profile=profile, resources=not no_resources)]
     else:
         if axes or mode or device:
-            raise UsageError("-a, --mode and --device are for cases", do="a script sets these itself")
+            raise UsageError("-a, --mode and --device are for cases", do="leave them out: a script sets these itself")
         if ranks and ranks > 1 and output.suffix in (".json", ".gz"):
             raise UsageError(f"{output} is one file, and {ranks} ranks write one each", do="name a folder with -o")
         script = capture.ScriptRecording(Path(words[0]), words[1:], ranks, threads, _steps(steps))
@@ -77,12 +77,12 @@ def _steps(text: str | None) -> tuple[int, int] | None:
     match = re.fullmatch(r"(\d{1,9})(?::(\d{1,9}))?", text)
     first, end = (int(match[1]), int(match[2]) if match[2] else int(match[1]) + 1) if match else (0, 0)
     if end <= first:
-        raise UsageError(f"--steps {text}: not a step or a range of steps", do="write --steps 3 for one, --steps 3:5 for two")
+        raise UsageError(f"--steps {text}: not a step or a range of steps", do="write --steps 3 for one step, --steps 3:5 for two")
     return first, end
 
 
 def _check_recorded(trace: Path) -> None:
-    """Raise an error if the trace holds no operator."""
+    """Raise an error if the trace has no operator."""
     from steelyard.traces.reading import open_trace
 
     with open_trace(trace) as reader:
@@ -94,7 +94,7 @@ def _check_recorded(trace: Path) -> None:
 
 
 def _linked(trace: Path, profile: Path | None) -> str:
-    """Put the profiler's times into the trace itself; returns how many nodes have one, in words."""
+    """Put the profiler's times into the trace itself, and return how many nodes have one, in words."""
     if profile is None:
         return ""
     from steelyard.traces.linking import link, saved

@@ -31,14 +31,14 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 @click.option("--allow-edited", is_flag=True, help="Also compare cases whose workload was edited between the two runs.")
 @click.option("-o", "--output", metavar="FILE", type=_FILE, help="Write the verdict with all findings as JSON, such as verdict.json.")
 @click.option("--markdown", metavar="FILE", type=_FILE, help="Write a summary as Markdown.")
-@click.option("--summary/--no-summary", default=True, help=f"Append the Markdown to the job summary where {SUMMARY} is set. Default on.")
+@click.option("--summary/--no-summary", default=True, help=f"Append the Markdown to the job summary if {SUMMARY} is set. Default on.")
 @store_option
 @json_option
 def command(base: str, head: str | None, **options: Any) -> int:
     """Judge HEAD against BASE: exit with 4 on a regression, 3 if cases fail that passed before, 5 if nothing is comparable.
 
-    BASE and HEAD are what 'steelyard compare' takes: a run, latest~3, a commit, a file. With one RUN alone, the pairs it holds
-    (from 'steelyard run --vs') are judged. A regression is a change whose interval lies wholly beyond the margin, measured interleaved.
+    BASE and HEAD are what 'steelyard compare' takes: a run, latest~3, a commit, a file. With only one RUN, its pairs
+    (from 'steelyard run --vs') are judged. A regression is a change whose whole interval is beyond the margin, measured interleaved.
     Changes between separate runs are listed as not confirmed; --confirm measures them again.
 
     \b
@@ -88,7 +88,7 @@ def _write(judgement: Judgement, options: dict[str, Any]) -> None:
 
 
 def append_summary(path: Path, text: str) -> None:
-    """Append to the job summary; trouble is only a warning, as the verdict does not depend on it."""
+    """Append to the job summary; a failure is only a warning, because the verdict does not depend on it."""
     try:
         with path.open("a", encoding="utf-8") as file:
             if file.tell() + len(text.encode()) > MOST_SUMMARY:

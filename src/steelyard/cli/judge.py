@@ -38,7 +38,7 @@ FORMATS = ("words", "kernelbench", "gpumode", "flashinfer", "backendbench", "mar
 @click.option("--rtol", type=float, help="Relative tolerance, instead of Steelyard's own rule.")
 @click.option("--atol", type=float, help="Absolute tolerance, instead of Steelyard's own rule.")
 @click.option("--kernels", is_flag=True, help="List the kernels each candidate launches.")
-@click.option("--strict", is_flag=True, help="Exit 6 if the time of a right candidate is unclear.")
+@click.option("--strict", is_flag=True, help="Exit 6 if the time of a correct candidate is unclear.")
 @click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Append each ruling to this file as a line of JSON.")
 @click.option("--resume", is_flag=True, help="Skip candidates that already have a ruling in the --output file.")
 @click.option("--format", "form", type=click.Choice(FORMATS), default="words", help="Print rulings as another system writes its results.")
@@ -69,7 +69,7 @@ def command(
     from steelyard.refereeing import judge_options
 
     if resume and output is None:
-        raise UsageError("--resume needs a file of rulings to go on from", do="name it: -o rulings.jsonl --resume")
+        raise UsageError("--resume needs a file of rulings to continue", do="name it: -o rulings.jsonl --resume")
     if as_json and form != "words":
         raise UsageError(f"--json and --format {form} exclude each other", do="leave one of them out")
     chosen = judge_options(_options(given))
@@ -131,7 +131,7 @@ def _earlier(file: Path) -> Iterator[Ruling]:
 
 
 def _append(file: Path, ruling: Ruling) -> None:
-    """Append one line, on a line of its own even if the file ends in an incomplete one."""
+    """Append one ruling as a separate line, even if the file ends in an incomplete one."""
     from steelyard.codec import encode, ruling_document
 
     try:

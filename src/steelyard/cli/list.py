@@ -35,7 +35,7 @@ class Item:
 
     @property
     def tags(self) -> tuple[str, ...]:
-        """Tags by which `tag:NAME` finds it."""
+        """Tags that `tag:NAME` matches."""
         return tuple(self.data.get("tags", ()))
 
 
@@ -71,7 +71,7 @@ def command(
     chosen = [*(item for word in opened for item in held_by(word)), *(choose(items, patterns, kind) if patterns else items)]
     if tried:
         if kind != "recipes" or files:
-            raise UsageError("only recipes can be tried", do="steelyard list recipes --probe")
+            raise UsageError("--probe is only for recipes", do="use steelyard list recipes --probe")
         _put_trials(chosen, device, dtype, as_json)
         return
     if as_json:
@@ -118,7 +118,7 @@ def _opens(word: str) -> bool:
 
 
 def held_by(word: str) -> list[Item]:
-    """The cases in a file or folder for a workload that opens files, one item each."""
+    """Return the cases in a file or folder for a workload that opens files, one item each."""
     from steelyard import registry
     from steelyard.engine import opening
 
@@ -127,7 +127,7 @@ def held_by(word: str) -> list[Item]:
 
 
 def _dialect(dialect: Dialect) -> Item:
-    """What a dialect can read, write or run, in words."""
+    """Return what a dialect can read, write or run."""
     read = [words for words, part in (("config files", dialect.config), ("result files", dialect.results)) if part]
     told = [f"steelyard as {program.name}" for program in dialect.commands()]
     told += [f"reads its {' and '.join(read)}"] if read else []
@@ -137,10 +137,10 @@ def _dialect(dialect: Dialect) -> Item:
 
 
 def of_files(files: tuple[str, ...], kind: str | None) -> list[Item]:
-    """What Python files define, or all of one kind in them; the files are loaded by a worker, never here."""
+    """Return what Python files define, or all of one kind in them; a worker loads the files, never this process."""
     tell = {"workloads": _workload, "variants": _variant, "metrics": _metric}
     if kind is not None and kind not in tell:
-        raise UsageError(f"files define no {kind}", do=f"kinds of a file: {', '.join(tell)}")
+        raise UsageError(f"files define no {kind}", do=f"name one of {', '.join(tell)}")
     from steelyard.engine.selection import defined
     from steelyard.registry import FOR_CONFIGS
 
@@ -170,7 +170,7 @@ def choose(items: list[Item], patterns: tuple[str, ...], kind: str) -> list[Item
 
 
 def matches(item: Item, pattern: str) -> bool:
-    """Whether a name, a folder, a glob or a tag means this item."""
+    """Whether a pattern (a name, a folder, a glob or a tag) matches this item."""
     if pattern.startswith("tag:"):
         return pattern.removeprefix("tag:") in item.tags
     if item.name.endswith(FAMILY) and fnmatch.fnmatchcase(pattern, item.name):
@@ -254,7 +254,7 @@ def _foreign(info: Mapping[str, Any]) -> str:
 
 
 def _clause(doc: str) -> str:
-    """The beginning of a description, up to its first sentence; `show` prints the rest."""
+    """Return the first clause of a description; `show` prints the rest."""
     return doc.partition(";")[0].partition(". ")[0].rstrip(".")
 
 

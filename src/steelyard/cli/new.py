@@ -70,7 +70,7 @@ from steelyard import Task, metric, workload
 
 @metric("{name}", unit="row/s", better="higher")
 def {ident}(seconds, task):
-    """What the figure means; None where it does not apply."""
+    """What the figure means; None if it does not apply."""
     return task.items / seconds if task.items else None
 
 
@@ -123,14 +123,14 @@ def command(kind: str, name: str, output: Path | None) -> None:
     usual = file_stem(name) + wanted
     path = output / usual if output and output.is_dir() else output or Path(usual)
     if path.suffix != wanted:
-        raise UsageError(f"{kind} files end in {wanted}, not {path.name!r}", do=f"-o {path.with_suffix(wanted)}")
+        raise UsageError(f"{kind} files end in {wanted}, not {path.name!r}", do=f"use -o {path.with_suffix(wanted)}")
     run = f"steelyard run {quoted(path)}" + (f" -V eager,{name} --vs eager" if kind == "variant" else "")
     write(path, content(kind, name, run))
     click.echo(f"wrote {path}\nnext: {run}")
 
 
 def content(kind: str, name: str, run: str) -> str:
-    """The file's text, for torch where it is installed and for numpy where it is not."""
+    """Return the file's text, for torch if it is installed, else for numpy."""
     has_torch = find_spec("torch") is not None
     backend, library, short = ("torch", "torch", "torch") if has_torch else ("numpy", "numpy as np", "np")
     workload, default = (WORKLOAD + REFERENCE, "") if has_torch else (WORKLOAD, 'backend="numpy", ')
@@ -172,6 +172,6 @@ def write(path: Path, text: str) -> None:
                 path.unlink(missing_ok=True)
                 raise
     except FileExistsError:
-        raise UsageError(f"{str(path)!r} exists already", do="name another file with -o FILE") from None
+        raise UsageError(f"{str(path)!r} already exists", do="name another file with -o FILE") from None
     except OSError as error:
         raise UsageError(f"cannot write {str(path)!r}", why=error.strerror or str(error), do="name another file with -o FILE") from None

@@ -47,12 +47,12 @@ def _shared(command: click.Command) -> click.Command:
 @click.option("--allow-edited", is_flag=True, help="Also compare cases whose workload was edited since the last good night.")
 @click.option("--confirm/--no-confirm", default=True, help="Measure cases that look slower again, both commits interleaved. Default on.")
 @click.option("-o", "--output", metavar="DIR", type=_FOLDER, help="Also write this night's reports to this folder.")
-@click.option("--report-site", metavar="DIR", type=_FOLDER, help="Bring a static site of all nights up to date.")
+@click.option("--report-site", metavar="DIR", type=_FOLDER, help="Update a static site of all nights.")
 @click.option("--keep-nights", metavar="N", type=click.IntRange(min=2), help="Remove runs and reports of all but the newest N nights.")
 @click.option("--accept", metavar="RUN", help="Measure nothing; accept this night (or latest) as the base of the next.")
 @click.option("--case", "cases", metavar="PATTERN", multiple=True, help="With --accept: only these cases of the night; may be repeated.")
 @click.option("--reason", metavar="TEXT", help="With --accept: why; kept in the archive and shown in the reports.")
-@click.option("--summary/--no-summary", default=True, help="Append report.md to the job summary where there is one. Default on.")
+@click.option("--summary/--no-summary", default=True, help="Append report.md to the job summary if there is one. Default on.")
 @click.option("--dry-run", is_flag=True, help="Print what would run and which night it is compared with; measure nothing.")
 @json_option
 def command(experiment: str | None, keep: Path, **options: Any) -> int:
@@ -135,7 +135,7 @@ def _preview(ready: Plan, archive: Archive, *, as_json: bool) -> int:
             say(case)
         against = f"compared with the night of {base.date}, run {base.run}" if base else "no good night to compare with yet"
         commit = f", commit {base.commit[:10]}" if base and base.commit else ""
-        resumed = f" · goes on with run {goes_on.id}" if goes_on else ""
+        resumed = f" · continues run {goes_on.id}" if goes_on else ""
         count = number_of(len(cases), "case")
         say(f"{count} · about {duration(about)} · {against}{commit}{resumed} · nothing measured", aside=True)
     return FAILED if ready.experiment.mistakes else 0
@@ -210,7 +210,7 @@ def _print(spent: Spent) -> None:
 
 
 def _advice(spent: Spent) -> list[str]:
-    """Lines that say which cases are still compared with an older night, and the command that accepts them."""
+    """Return lines that say which cases are still compared with an older night, and the command that accepts them."""
     held = spent.night.withheld or []
     if not held:
         return []
@@ -224,7 +224,7 @@ def _advice(spent: Spent) -> list[str]:
 
 
 def _since_lines(since: Sequence[Since]) -> list[str]:
-    """Lines for the changes of level found this night, each with its commits; small ones are only counted."""
+    """Return lines for the changes of level found this night, each with its commits; small ones are only counted."""
     from steelyard.report.cells import clean
     from steelyard.report.history import change_line
 

@@ -26,9 +26,7 @@ def command(store: Path | str | None, as_json: bool) -> int:
 
     place = find_store(store)
     if not isinstance(place, SharedStore):
-        raise UsageError(
-            "there is nothing to send", why=f"{place.root} is a folder, not an address", do="name one: --store s3://bucket/prefix"
-        )
+        raise UsageError(f"{place.root} is a folder, not a shared store", do="name the address of one: --store s3://bucket/prefix")
     sent = place.send()
     if as_json:
         emit_json({"sent": sent, "store": place.url})

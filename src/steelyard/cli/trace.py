@@ -21,7 +21,7 @@ file_argument = click.argument("file", type=click.Path(path_type=Path))
 
 
 def part_options(function: Function) -> Function:
-    """The part of a trace that options select."""
+    """Add the options that select a part of a trace."""
     function = click.option(
         "--subgraph", default="", metavar="NAME", help="Only the first node whose name contains NAME, with its children."
     )(function)
@@ -87,7 +87,7 @@ def node(file: Path, number: int, as_json: bool) -> None:
     with open_trace(file) as reader:
         found = next(((part, part.by_id[number]) for part in steps(reader) if number in part.by_id), None)
     if found is None:
-        raise UsageError(f"no node {number}", do="steelyard trace tree shows the nodes", where=str(file))
+        raise UsageError(f"no node {number}", do="see steelyard trace tree", where=str(file))
     part, chosen = found
     if as_json:
         emit_json({**_brief(chosen), "schema": chosen.schema, "inputs": chosen.inputs, "outputs": chosen.outputs,
@@ -148,7 +148,7 @@ def graph(file: Path, step: int | None, subgraph: str, form: str | None, output:
     ending = output.suffix.lstrip(".") if output else ""
     form = form or {"gv": "dot"}.get(ending, ending) or "graphml"
     if form not in FORMATS:
-        raise UsageError(f"cannot tell the format of {output}", do="name it .graphml or .dot, or give --form")
+        raise UsageError(f"the format of {output} is unknown", do="name it .graphml or .dot, or use --form")
     trace = _read(file, step, subgraph)
     hand_out("".join(FORMATS[form](trace)), output, number_of(len(trace.nodes), "node"))
 

@@ -35,7 +35,7 @@ T = TypeVar("T")
 
 _TOP = ("name", "description", "files", "recorded", "settings", "matrix", "include", "pairs", "exclude", "deny")
 CASE_KEYS = ("workload", "axes", "backend", "variant", "mode", "device", "threads", "ranks", "env", "flags")
-"""What a case is made of, as a matrix and a rule spell it."""
+"""The parts of a case, by their keys in a matrix and a rule."""
 _RULE = ("tag", "reason")
 FORMS = {".toml": "toml", ".yaml": "yaml", ".yml": "yaml", ".json": "json"}
 _KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
@@ -45,10 +45,10 @@ def load_experiment(path: Path) -> Experiment:
     """Read an experiment file; TOML, YAML or JSON by its ending."""
     where, form = str(path), FORMS.get(path.suffix.lower())
     if form is None:
-        raise UsageError(f"cannot tell the format of {where!r}", do="experiment files end in .toml, .yaml, .yml or .json")
+        raise UsageError(f"the format of {where!r} is unknown", do="name a file that ends in .toml, .yaml, .yml or .json")
     text = read_text(path)
     if not text.strip():
-        raise UsageError("the file is empty", do="see docs/reference/experiment-file.md for what goes in it", where=where)
+        raise UsageError("the file is empty", do="see docs/reference/experiment-file.md for its keys", where=where)
     data = parse(text, where, form)
     if not isinstance(data, dict):
         raise UsageError(f"expected a table of keys, not {shown(data)}", do=f"keys: {', '.join(_TOP)}", where=where)
@@ -110,7 +110,7 @@ def _amount(value: Any) -> float:
 
 
 def _names(page: CheckedFile, table: Any, path: str, *, linked: bool = False) -> dict[str, Any]:
-    """A table whose keys are the user's own names, which must be able to stand in a case id; `linked` ones have commas between them."""
+    """A table whose keys are the user's own names, which must be valid in a case id; `linked` keys are names joined by commas."""
     found = {}
     for key, value in page.table(table, path).items():
         names = [name.strip() for name in key.split(",")] if linked and isinstance(key, str) else [key]
@@ -122,7 +122,7 @@ def _names(page: CheckedFile, table: Any, path: str, *, linked: bool = False) ->
 
 
 def _axes(page: CheckedFile, table: Any, path: str) -> dict[str, tuple[Any, ...]]:
-    """Values by axis; a key such as `m,n,k` gives each of its values to all of them at once."""
+    """Values by axis; a key such as `m,n,k` gives each of its values to all these axes at once."""
     found, seen = _names(page, table, path, linked=True), set[str]()
     for key in found:
         for name in key.split(","):
@@ -133,7 +133,7 @@ def _axes(page: CheckedFile, table: Any, path: str) -> dict[str, tuple[Any, ...]
 
 
 def _axis(page: CheckedFile, value: Any, path: str, key: str) -> tuple[Any, ...]:
-    """One value, a list of them, or a range; in a list a table is a value like any other."""
+    """The values of an axis: one value, a list, or a range; in a list a table is a value like any other."""
     if value == []:
         page.wrong(f"{path}.{key}", "an empty list leaves no cases: give at least one value")
     if ranges.is_table(value):
@@ -169,7 +169,7 @@ def _include(page: CheckedFile, value: Any) -> Iterable[str]:
 
 
 def _pairs(page: CheckedFile, value: Any) -> Iterable[tuple[str, str]]:
-    """Lists of two, head and base: each a case id or a variant, with or without its backend; the head's may be for one workload alone."""
+    """Yield heads and bases: each a case id or a variant, with or without its backend; a head may apply to only one workload."""
     if not isinstance(value, list):
         page.wrong("pairs", f"expected a list of [head, base], not {shown(value)}")
         return
@@ -194,7 +194,7 @@ def _arm(value: Any) -> str:
 
 
 def read_rule(page: CheckedFile, table: Mapping[str, Any], path: str, more: Iterable[str]) -> Rule:
-    """What a table says about cases, with the reason it gives; `more` are the keys it may have beside those of a case."""
+    """The rule in a table, with its reason; `more` are the keys that it may have beside those of a case."""
     page.known(table, path, (*CASE_KEYS, *more))
     readers: dict[str, Callable[[Any], Any]] = {
         "workload": text_value, "backend": text_value, "variant": _variant, "mode": choice(MODES), "device": text_value,
@@ -205,12 +205,12 @@ def read_rule(page: CheckedFile, table: Mapping[str, Any], path: str, more: Iter
         match[f"axes.{key}"] = page.read({key: value}, f"{path}.axes", key, _dtype if key == "dtype" else _value, None)
     match |= {f"flags.{key}": value for key, value in _flag_set(page, table.get("flags", {}), f"{path}.flags").items()}
     if not match:
-        page.wrong(path, "matches nothing in particular, so it would mean every case: name a workload, backend, axes, …")
+        page.wrong(path, "has no key of a case, so it would match every case: name a workload, backend, axes, …")
     return Rule(match, page.read(table, path, "reason", text_value, ""))
 
 
 def _denial(page: CheckedFile, table: Mapping[str, Any], path: str) -> Rule:
-    """A skipped case is recorded, and its record must say why."""
+    """The rule of a denial; it needs a reason for the records of the cases that it skips."""
     if "reason" not in table:
         page.wrong(path, "reason is missing: it is recorded with every case that the rule skips")
     return read_rule(page, table, path, _RULE)
@@ -298,7 +298,7 @@ def _file(folder: Path, value: Any) -> str:
         raise UsageError(f"no file can have this name: {shown(value)}", do=error.strerror or str(error)) from None
     if not fits:
         what = "no such file" if path.suffix == ".py" else "not a .py file"
-        raise UsageError(f"{what}: {shown(value)}", do=f"paths are relative to {folder.name or folder}/")
+        raise UsageError(f"{what}: {shown(value)}", do=f"name a file relative to {folder.name or folder}/")
     return str(real(path))
 
 
@@ -311,7 +311,7 @@ _FIXED: Mapping[str, Callable[[Any], Any]] = {
 
 
 def _fixed(value: Any) -> Fixed:
-    """A fixed protocol as text, `5+20:events`, or as a table."""
+    """A fixed protocol from text such as `5+20:events`, or from a table."""
     if isinstance(value, str):
         return parse_fixed(value)
     if not isinstance(value, dict):

@@ -1,6 +1,6 @@
-"""HUD's regression policies in a gate policy: `[hud]` with thresholds of ratios, of statuses, and over windows of days.
+"""HUD's regression policies in a gate policy: `[hud]` with rules for ratios, for statuses, and over windows of days.
 
-analyze.hud applies them; docs/howto/hud-rules.md has the words.
+analyze.hud applies them; docs/howto/hud-rules.md explains the keys.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ REL_TOL = 1e-3
 
 @dataclass(frozen=True)
 class RatioRule:
-    """How far new over old may be from one before it is bad or good, for metrics that fit a pattern.
+    """From which ratio of new over old a change is bad or good, for metrics that fit a pattern.
 
-    `way` is where better lies; it is empty where each metric's own direction decides, and thresholds are then HUD's.
+    `way` is the better direction; if it is empty, each metric's own direction decides, with HUD's thresholds.
     """
 
     pattern: str
@@ -37,7 +37,7 @@ class RatioRule:
 
 @dataclass(frozen=True)
 class WindowRule:
-    """What every value of the comparison window is held against: a value of the baseline window, times a threshold."""
+    """What every value of the comparison window is compared with: a value of the baseline window, times a threshold."""
 
     pattern: str
     baseline: Aggregate
@@ -48,8 +48,8 @@ class WindowRule:
 
 @dataclass(frozen=True)
 class HudWindows:
-    """Lengths in days of the two windows (the newer one last), the age in days from which data is too old to report on, and the rules by
-    metric."""
+    """Lengths in days of the two windows (the newer one last), the age in days from which data is too old to report, and
+    the rules by metric."""
 
     baseline_days: float = DAYS
     comparison_days: float = DAYS
@@ -59,7 +59,7 @@ class HudWindows:
 
 @dataclass(frozen=True)
 class HudPolicy:
-    """Everything under `[hud]`; of several patterns that fit a metric the last one written decides."""
+    """The rules under `[hud]`; if several patterns fit a metric, the last one in the file decides."""
 
     status: bool = False
     ratios: tuple[RatioRule, ...] = ()
@@ -67,7 +67,7 @@ class HudPolicy:
 
 
 def parse_hud(page: CheckedFile, data: Any) -> HudPolicy | None:
-    """Check the table and build it; mistakes are kept in the page."""
+    """Check the table and return its policy; mistakes are added to the page."""
     table = page.table(data, "hud")
     page.known(table, "hud", ("status", "ratio", "window"))
     ratios = page.table(table.get("ratio", {}), "hud.ratio")
@@ -112,7 +112,7 @@ def _ratio(page: CheckedFile, pattern: str, value: Any) -> RatioRule:
     return RatioRule(pattern, way, bad, good)
 
 
-BAD_SIDE = "where less is better, bad is above 1 and good below; where more is better, the other way round"
+BAD_SIDE = "set bad above 1 and good below 1 if less is better; if more is better, bad below 1 and good above 1"
 
 
 def _windows(page: CheckedFile, data: Any) -> HudWindows:

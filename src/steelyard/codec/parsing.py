@@ -1,7 +1,7 @@
 """Text to plain data: whatever a parser raises, the user gets an error that names the file and the place.
 
-Parsers raise anything for a value they cannot make (KeyError for `!!bool x`), take quadratic memory for a key of many dots, and
-make numbers that nothing else can print. Every file that people write comes through `parse`.
+Parsers raise any exception for a value they cannot make (KeyError for `!!bool x`), need quadratic memory for a key of many dots, and
+make numbers that nothing else can print. Every file that people write is read with `parse`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from steelyard.model.values import deeper_than
 
 DEEPEST = 20
 LONGEST_NUMBER = 300
-"""Digits; a longer one fits no float, which is what numbers are compared as."""
+"""In digits; a longer number does not fit a float, and numbers are compared as floats."""
 LONGEST_KEY = 60
 MOST_ALIASED = 100_000
 _TOML_TOKEN = re.compile(
@@ -28,13 +28,13 @@ _TOML_TOKEN = re.compile(
 
 
 def load(path: Path, form: str) -> tuple[Any, str]:
-    """The data of a file that a user named, and its text, in which mistakes are looked up."""
+    """The data of a file that a user named, and its text, to find the lines of mistakes."""
     text = read_text(path)
     return parse(text, str(path), form), text
 
 
 def parse(text: str, where: str, form: str, *, aliases: bool = False) -> Any:
-    """Plain data from text in a form (toml, yaml, json): not too deep, with no number that cannot be printed; `aliases` are YAML's."""
+    """Plain data from text in a form (toml, yaml, json), not too deep and without numbers too long to print; `aliases`: allow YAML's."""
     try:
         data = parse_yaml(text, where, aliases) if form == "yaml" else PARSERS[form](text, where)
     except UsageError:
@@ -56,18 +56,18 @@ def _too_deep(where: str) -> UsageError:
 
 def _long_numbers(data: Any, place: str = "") -> Iterator[str]:
     if isinstance(data, int) and data.bit_length() > 3.3 * LONGEST_NUMBER:
-        yield place or "the whole"
+        yield place or "the file"
     inside: Any = data.items() if isinstance(data, dict) else enumerate(data) if isinstance(data, list) else ()
     for key, value in inside:
         if isinstance(key, int) and key.bit_length() > 3.3 * LONGEST_NUMBER:
-            yield f"a key of {place or 'the whole'}"
+            yield f"a key of {place or 'the file'}"
         elif isinstance(value, (int, dict, list)):
             step = f"[{key}]" if isinstance(data, list) else str(key)[:LONGEST_KEY]
             yield from _long_numbers(value, f"{place}{step}" if step.startswith("[") else f"{place}.{step}".lstrip("."))
 
 
 def parse_toml(text: str, where: str) -> Any:
-    """TOML as plain data; a mistake is named by its line."""
+    """TOML as plain data; an error names the line of the mistake."""
     import tomllib
 
     _check_keys(text, where)
@@ -93,12 +93,12 @@ def _check_keys(text: str, where: str) -> None:
         parts = parts + 1 if token == "." and not dotted else parts if dotted else 1
         dotted = token == "."
         if parts > DEEPEST:
-            raise UsageError(f"a key of more than {DEEPEST} parts", do="no file that Steelyard reads needs that", where=f"{where}:{line}")
+            raise UsageError(f"a key of more than {DEEPEST} parts", do="use fewer: no file here needs more", where=f"{where}:{line}")
         line += token.count("\n")
 
 
 def parse_json(text: str, where: str) -> Any:
-    """JSON as plain data, where a key given twice is a mistake."""
+    """JSON as plain data; a key given twice is an error."""
 
     def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         found = dict(pairs)
@@ -114,7 +114,7 @@ def parse_json(text: str, where: str) -> Any:
 
 
 def parse_yaml(text: str, where: str, aliases: bool = False) -> Any:
-    """YAML as plain data; a mistake is named by its line."""
+    """YAML as plain data; an error names the line of the mistake."""
     import yaml
 
     def at(node: Any) -> str:
@@ -132,7 +132,7 @@ def parse_yaml(text: str, where: str, aliases: bool = False) -> Any:
         def compose_node(self, parent: Any, index: Any) -> Any:
             alias: Any = self.peek_event() if self.check_event(yaml.AliasEvent) else None  # type: ignore[no-untyped-call]
             if alias and not aliases:
-                raise UsageError("aliases are not read", do="write the value out", where=at(alias))
+                raise UsageError("aliases are not supported", do="write the value out", where=at(alias))
             if self.depth > DEEPEST:
                 raise _too_deep(where)
             before, self.whole, self.depth = self.whole, self.whole + 1, self.depth + 1

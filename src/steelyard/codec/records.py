@@ -1,4 +1,4 @@
-"""Results as JSON lines, with versions, so that a file of any age is read or refused with a reason."""
+"""Results as JSON lines with a schema version, so that a file of any age is read or refused with a reason."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 def encode(obj: Any) -> bytes:
-    """One JSON line without its newline; a number that JSON cannot hold (NaN, infinity) becomes null."""
+    """One JSON line without its newline; a number that JSON lacks (NaN, infinity) becomes null."""
     try:
         return msgspec.json.encode(obj, enc_hook=_plain)
     except (TypeError, UnicodeEncodeError):
@@ -29,7 +29,7 @@ def encode(obj: Any) -> bytes:
 
 
 def _plain(obj: Any) -> Any:
-    """JSON-ready whatever it was: a measured record is never lost to an odd value in its environment."""
+    """Any value as plain JSON data, so that an odd value in its environment never loses a measured record."""
     if obj is None or isinstance(obj, (bool, int)):
         return obj
     if isinstance(obj, float):
@@ -48,7 +48,7 @@ def _plain(obj: Any) -> Any:
 
 
 def parse(line: bytes) -> Any:
-    """The JSON of a line, by the fast parser; what it refuses, such as half a surrogate pair, is read by Python's own."""
+    """The JSON of a line, by the fast parser; Python's own reads what that refuses, such as half a surrogate pair."""
     try:
         return msgspec.json.decode(line)
     except ValueError:
@@ -76,7 +76,7 @@ def decode(kind: type[T], data: bytes | Mapping[str, Any], *, checked: bool = Fa
 
 
 def _with_nan(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Put NaN back where JSON could only hold null; anything else is left for the check that follows."""
+    """Put NaN back where JSON has null for it; anything else is left for the check that follows."""
     whole = {key: math.nan if value is None and key in ("ratio", "low", "high", "wall_s") else value for key, value in data.items()}
     if isinstance(centres := whole.get("centres"), list):
         whole["centres"] = [math.nan if value is None else value for value in centres]
@@ -102,12 +102,12 @@ def settled_case(record: Record) -> Case:
     case = case_of(record)
     if case.id != record.id or not case.settled:
         why = "its parameters or flags do not have the digest in its id: the file was edited or is damaged"
-        raise StoreError(f"the stored case of {record.id} is another one", why=why, do="give the case in full")
+        raise StoreError(f"the stored case of {record.id} does not fit its id", why=why, do="give the case in full")
     return case
 
 
 def upgrade(data: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Bring an object of an older schema to this one; a newer one is an error."""
+    """Convert an object of an older schema to this one; a newer schema is an error."""
     version = data.get("schema", SCHEMA)
     if not isinstance(version, int) or isinstance(version, bool) or version < 1:
         raise StoreError(f"not a schema version: {version!r}", why="the line was not written by Steelyard, or is damaged")
@@ -131,7 +131,7 @@ def record_schema() -> dict[str, Any]:
 
 
 def nullable(part: Any) -> Any:
-    """A schema in which every number may be null, since JSON cannot hold NaN and infinity."""
+    """A schema in which every number may be null, because JSON has no NaN and infinity."""
     if isinstance(part, dict):
         return {key: ["number", "null"] if (key, value) == ("type", "number") else nullable(value) for key, value in part.items()}
     return [nullable(item) for item in part] if isinstance(part, list) else part

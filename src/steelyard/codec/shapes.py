@@ -1,4 +1,4 @@
-"""Checks the free-form parts of a stored result that readers rely on, so that a file edited by hand cannot break a table."""
+"""Check the free-form parts of a stored result that readers rely on, so that a file edited by hand cannot break a table."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Number = int | float
 
 
 class CaseShape(msgspec.Struct):
-    """A record's case."""
+    """The shape of a record's case."""
 
     workload: str = ""
     params: dict[str, Any] = {}
@@ -31,7 +31,7 @@ class CaseShape(msgspec.Struct):
 
 
 class Chip(msgspec.Struct):
-    """What a heading says of a processor."""
+    """What a heading shows of a processor."""
 
     model: str | None = None
     arch: str | None = None
@@ -41,20 +41,20 @@ class Chip(msgspec.Struct):
 
 
 class Quota(msgspec.Struct):
-    """What a heading says of a container."""
+    """What a heading shows of a container."""
 
     cpu_quota: Number | None = None
 
 
 class System(msgspec.Struct):
-    """What a heading says of an operating system."""
+    """What a heading shows of an operating system."""
 
     system: str | None = None
     kernel: str | None = None
 
 
 class Gpu(msgspec.Struct):
-    """What a heading says of an accelerator."""
+    """What a heading shows of an accelerator."""
 
     name: str | None = None
     driver: str | None = None
@@ -62,7 +62,7 @@ class Gpu(msgspec.Struct):
 
 
 class MachineShape(msgspec.Struct):
-    """A run's machine."""
+    """The shape of a run's machine."""
 
     cpu: Chip | None = None
     cgroup: Quota | None = None
@@ -79,12 +79,12 @@ def check_shape(what: str, value: Any, shape: type[msgspec.Struct]) -> None:
 
 
 def within_reach(line: bytes) -> bool:
-    """Whether the text of some JSON alone shows that `check_reach` holds, as it does for nearly every line of a run."""
+    """Whether the text of some JSON is enough to show that `check_reach` passes, as for nearly every line of a run."""
     return line.count(b"{") + line.count(b"[") <= DEEPEST and not _LONG_NUMBER.search(line)
 
 
 def check_reach(value: Any) -> None:
-    """Raise where values are nested deeper than any reader follows, or whole numbers are larger than any count or size."""
+    """Raise if values are nested too deeply for readers, or if a whole number is larger than any count or size."""
     level = [value]
     for _ in range(DEEPEST):
         inside: list[Any] = []
@@ -94,7 +94,7 @@ def check_reach(value: Any) -> None:
                 if kind is dict or kind is list:
                     inside.append(item)
                 elif kind is int and not -LARGEST < item < LARGEST:
-                    raise StoreError("not a line of a run", why="it has a whole number of more than 300 digits, which fits no float")
+                    raise StoreError("not a line of a run", why="it has a whole number of more than 300 digits, too large for a float")
         if not inside:
             return
         level = inside

@@ -1,4 +1,4 @@
-"""From an experiment to the list of jobs: every name checked, every case settled, before anything is timed."""
+"""Turns an experiment into a list of jobs: every name is checked and every case completed before anything is timed."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ SCRIPT = "script"
 
 @dataclass(frozen=True)
 class Job:
-    """One case to measure, the case to weigh it against, and the worker it shares with others; `compiles` is about its own variants.
+    """One case to measure, the case to compare it with, and the worker it shares with others; `compiles` is about its own variants.
 
-    `side` is where its base runs if that is not the same worker; where the whole plan has one, `vs` is the same case there.
-    `label` is what a file calls the case, and `origin` its place there; `rule` is its verification rule, where it has one of its own.
+    `side` is where its base runs if that is not the same worker; if the whole plan has a side, `vs` is the same case there.
+    `label` is the case's name in a file, and `origin` its place there; `rule` is its verification rule, if it has its own.
     `weight` is how often it is called in the step that it was taken from.
     """
 
@@ -55,13 +55,13 @@ class Job:
 
     @property
     def scale(self) -> tuple[Any, ...]:
-        """What cases must share to be weighed together."""
+        """What cases must share to be compared together."""
         return (self.case if self.side else self.vs or self.case, self.unit, self.place)
 
 
 @dataclass(frozen=True)
 class Dropped:
-    """A case a rule left out, and why; those that a rule of the kind `deny` left out are recorded as skipped."""
+    """A case that a rule left out, and why; cases left out by the kind `deny` are recorded as skipped."""
 
     case: Case
     rule: Rule
@@ -70,15 +70,15 @@ class Dropped:
 
 @dataclass(frozen=True)
 class Plan:
-    """Everything that will run, in order, and what was left out; `other` is the side that the bases run on, if not ours.
+    """Everything that will run, in order, and what was left out; `other` is the side that the bases run on, if not this one.
 
-    `part` says which of several parts this is, if it is one; `env` is the environment asked for by name; `idle` are rules that fit no
-    case at all, as a misspelt one does; `sources` are the user's own files behind it, by hash, as far as they are known before
+    `part` says which of several parts this is, if it is one; `env` is the environment named for all cases; `idle` are rules that match
+    no case at all, such as a misspelt one; `sources` are the user's own files that it uses, by hash, as far as they are known before
     anything runs.
 
-    `pairs` are what is weighed beside the bases of the jobs themselves: a job each, whose case and base are measured by others,
-    labelled by the first row that names it. `rows` are those of which every case is measured. `suite` is how many comparisons the
-    whole run makes, where this is what one machine does of it. `on` names the farm whose hosts measure, in place of this machine.
+    `pairs` are further comparisons besides those of the jobs with their bases: a job each, whose case and base other jobs measure,
+    labelled by the first row that names it. `rows` are the rows with all their cases measured. `suite` is how many comparisons the
+    whole run makes, if this is only one machine's part of it. `on` names the farm whose hosts measure, in place of this machine.
     """
 
     experiment: Experiment
@@ -102,7 +102,7 @@ class Plan:
 
     @property
     def denied(self) -> tuple[Dropped, ...]:
-        """What is recorded as skipped instead of measured."""
+        """The cases that are recorded as skipped instead of measured."""
         return tuple(item for item in self.dropped if item.kind == "deny")
 
     def sources_of(self, job: Job) -> Sources:
@@ -117,11 +117,11 @@ class Plan:
 
     @property
     def comparisons(self) -> int:
-        """How many are to be made."""
+        """How many comparisons are to be made."""
         return self.suite if self.suite is not None else sum(job.vs is not None for job in self.jobs) + len(self.pairs)
 
     def fingerprint(self, machine_key: str, machine: Mapping[str, Any] | None = None) -> str:
-        """What must agree for an unfinished run to be continued: cases, settings, sources, machine, packages and commit."""
+        """A hash of what must be equal for an unfinished run to be continued: cases, settings, sources, machine, packages and commit."""
         files = [*self.experiment.files, *([self.experiment.script.file] if self.experiment.script else [])]
         sources = [hashlib.sha256(Path(file).read_bytes()).hexdigest() for file in files]
         cases = [(job.case.id, job.vs and job.vs.id, job.place.python, job.place.device_index) for job in self.jobs]
@@ -153,7 +153,7 @@ def expand(
     fixed = experiment.settings.fixed
     if fixed and fixed.repeat_time is None and (experiment.settings.vs or against or other):
         raise UsageError(
-            "a comparison needs blocks in turn, not a fixed number of calls", do="leave --vs out and compare two runs, or leave fixed out"
+            "a comparison needs alternating blocks, not fixed numbers of calls", do="compare two runs without --vs, or leave out fixed"
         )
     for name in {experiment.settings.rule or "", *(matrix.rule for matrix in experiment.matrix)} - {""}:
         rules.check(name)
@@ -185,7 +185,7 @@ def expand(
             raise _nothing(list(cases), dropped, chosen)
     if other is not None and (housed := next((case for case in kept if case.env), None)):
         raise UsageError(
-            f"{housed} cannot be compared with {other.label}", why="it has an environment of its own",
+            f"{housed} cannot be compared with {other.label}", why="it has its own environment",
             do="leave env out of it, and name the environment of all cases with --env",
         )  # fmt: skip
     names.refuse_values(kept, {case: matrix.origin for case, matrix in named.items()}, catalogue)
@@ -206,7 +206,7 @@ def expand(
 
 
 def _scripted(experiment: Experiment, script: UserScript, place: Place, entries: Entries) -> Plan:
-    """One job for a user's script, which decides by itself what is measured; a case of that name carries its own failure."""
+    """Plan one job for a user's script, which itself decides what is measured; if the script fails, the case `script` has its failure."""
     asked = experiment.settings
     planned = experiment.matrix or experiment.include or experiment.pairs or experiment.rows or asked.vs
     beside = [name for name in PASSES if getattr(asked, name)]
@@ -214,7 +214,7 @@ def _scripted(experiment: Experiment, script: UserScript, place: Place, entries:
         why = "its own code decides what is measured"
         raise UsageError(f"a script cannot be run with {beside[0] if beside else 'cases'} beside it", why=why)
     if not Path(script.file).is_file():
-        raise UsageError("there is no such file", do="name the Python file that is to be run", where=script.file)
+        raise UsageError("there is no such file", do="name the Python file to run", where=script.file)
     params = (("argv", list(script.argv)), ("file", Path(script.file).name))
     case = Case(SCRIPT, params, script.backend, device=script.device, threads=script.threads)
     job = Job(case, None, at_home(case, envs.place_for(script.backend, place)), case.id, fresh=True)
@@ -232,7 +232,7 @@ def _idle(experiment: Experiment, cases: Iterable[Case], catalogue: Catalogue) -
 
 
 def _misfit(case: Case, matrix: Matrix, catalogue: Catalogue) -> Rule | None:
-    """Among several backends each variant belongs to those that it is made for; with one alone it was asked for, and is unsupported."""
+    """Why a case is left out if there are several backends: its variant or program is for others; with one backend it is unsupported."""
     for step in case.chain:
         variant = catalogue.variant(case.workload, step.name)
         belongs = variant.get("backends", ())
@@ -249,7 +249,7 @@ def _misfit(case: Case, matrix: Matrix, catalogue: Catalogue) -> Rule | None:
 def _sort_out(
     cases: Iterable[Case], misfits: Mapping[Case, Rule], experiment: Experiment, catalogue: Catalogue, filters: Filters
 ) -> tuple[list[Case], list[Dropped]]:
-    """Split the cases into kept and dropped ones; a case outside the selection or the experiment cannot be denied."""
+    """Split the cases into kept and dropped ones; a case that filters or `exclude` leave out cannot be denied as well."""
     kept, dropped = [], []
     for case in cases:
         tags = catalogue.workloads[case.workload].get("tags", ())
@@ -277,12 +277,12 @@ def _nothing(cases: Sequence[Case], dropped: Sequence[Dropped], filters: Filters
 
 
 def _also(known: Matrix | None, matrix: Matrix) -> Matrix:
-    """A case that a file names more than once has all those names and its first place."""
+    """Combine matrices for a case that a file names more than once: it has all these names and its first place."""
     return matrix if known is None else replace(known, label=f"{known.label} {matrix.label}".strip())
 
 
 def check_size(experiment: Experiment, catalogue: Catalogue) -> None:
-    """Refuse a product that no run could finish, by counting it; expanding it would take all memory first."""
+    """Refuse an experiment with more cases than a run could finish, by counting them, because expanding it would use up the memory."""
     total = len(experiment.include) + sum(len(row.cases) for row in experiment.rows)
     for matrix in experiment.matrix:
         with errors_at(matrix.origin):
@@ -292,7 +292,7 @@ def check_size(experiment: Experiment, catalogue: Catalogue) -> None:
             raise UsageError(
                 f"{total:,} cases are too many for one run".replace(",", " "),
                 why=f"it may have {MOST_CASES:,}; every value of an axis multiplies them".replace(",", " "),
-                do="give fewer values, or some of them to each of several runs", where=matrix.origin,
+                do="name fewer values, or share them among several runs", where=matrix.origin,
             )  # fmt: skip
 
 
@@ -329,9 +329,9 @@ def _jobs(
     against: Mapping[Case, Case] | None,
     other: BaseSide | None,
 ) -> tuple[list[Job], list[Job]]:
-    """A job for every case and for each base, and one for every pair that is weighed beside them.
+    """Jobs for every case and for each base, and one for every further pair that is compared.
 
-    A base that is denied does not run, and its cases stand alone.
+    A base that is denied does not run, and its cases are not compared.
     """
     settings = experiment.settings
     wanted: dict[Case, Case | None] = {case: case for case in cases} if other else {}
@@ -376,16 +376,16 @@ def _jobs(
 
 
 def _fresh(job: Job, settings: Settings) -> Job:
-    """A job whose worker needs an interpreter of its own, which takes seconds to start: it shares it with others of its device.
+    """A job whose worker needs a fresh interpreter, which takes seconds to start: it shares one with other jobs of its device.
 
-    A limit on memory is for one workload, so it has its own.
+    With a limit on memory, which is for one workload, it has its own.
     """
     shared = settings.isolate == "shared" and settings.memory is None
     return replace(job, fresh=True, unit=f"{job.case.backend}@{job.case.device}" if shared else job.unit)
 
 
 def nothing_to_compare(vs: str, cases: Sequence[Case], catalogue: Catalogue) -> UsageError:
-    """A base without anything to weigh against it; measuring it alone would look like an answer."""
+    """The error for a base without anything to compare with it; measuring only the base would look like an answer."""
     why = "the only case is the base" if len(cases) == 1 else f"all {len(cases)} cases are bases"
     if vs.startswith(FLAGS):
         return UsageError(f"nothing to compare with {vs}", why=f"{why}: its flags are the same", do="name other flags, or give --flag")
@@ -398,7 +398,7 @@ def nothing_to_compare(vs: str, cases: Sequence[Case], catalogue: Catalogue) -> 
 
 
 def _beside_numpy(case: Case, base: Case, places: Mapping[tuple[str, str], Place]) -> bool:
-    """Whether a base on numpy runs in the head's own process: every worker has numpy, and on one thread neither disturbs the other."""
+    """Whether a base on numpy runs in the head's process: every worker has numpy, and on one thread neither disturbs the other."""
     home, other = places[case.env, case.backend], places[base.env, base.backend]
     alone = case.device == base.device == "cpu" and case.threads == base.threads == case.ranks == 1 and case.flags == base.flags
     about = registry.about_backend(case.backend)
@@ -422,6 +422,6 @@ def _needs_fresh(case: Case, catalogue: Catalogue) -> bool:
 
 
 def at_home(case: Case, place: Place) -> Place:
-    """A place with the threads and variables that a case has there."""
+    """A place with a case's threads and variables."""
     flags = envs.variables(case.backend, case.device, case.threads) | {key: str(value) for key, value in case.flags}
     return replace(place, threads=case.threads, flags=tuple(flags.items()), programs=case.backend == "command")

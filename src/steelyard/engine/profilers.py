@@ -1,6 +1,6 @@
-"""Nsight Compute and Nsight Systems around a program that marks its calls: how they are started, and what they found of each case.
+"""Runs Nsight Compute and Nsight Systems on a program that marks its calls, and reads what they found for each case.
 
-One start looks at one case or at many; a mark with its place in the batch says which case a kernel or a call belongs to.
+One start profiles one case or many; a mark with its place in the batch says which case a kernel or a call belongs to.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ PRODUCTS = {"ncu": "Nsight Compute", "nsys": "Nsight Systems"}
 
 @dataclass(frozen=True)
 class Profiler:
-    """One of the two as a run uses it; `extra` are a user's own options, in place of ours where those have a say."""
+    """One of the two tools as a run uses it; `extra` are a user's own options, in place of our default ones."""
 
     name: str
     program: str = ""
@@ -33,7 +33,7 @@ class Profiler:
     ranges: str = marks.OURS
 
     def command(self, file: Path, metrics: Sequence[str]) -> list[str]:
-        """The tool up to the program that it starts: clocks as they were for the timing, and of ncu only the marked calls."""
+        """The tool's command up to the program: clocks as they were for the timing, and with ncu only the marked calls."""
         program = self.program or self.name
         if self.name == "nsys":
             return [program, "profile", "-t", "cuda,nvtx", "-o", str(file), *(self.extra or ())]
@@ -51,15 +51,15 @@ class Profiler:
 
 
 def check(name: str, devices: Sequence[str]) -> None:
-    """The same, and that no case is one for it."""
+    """Raise an error if the tool is missing or no case runs on its devices."""
     Profiler(name).check()
     if "cuda" not in devices:
-        raise UsageError(f"--{name} looks at NVIDIA GPUs, and no case runs on one", do=f"add -d cuda, or leave --{name} out")
+        raise UsageError(f"--{name} profiles NVIDIA GPUs, and no case runs on one", do=f"add -d cuda, or leave --{name} out")
 
 
 @dataclass(frozen=True)
 class Profiled:
-    """One start of a tool: the command as it was last started, all that was said, and what went wrong."""
+    """One start of a tool: the command as it was last started, all its output, and what went wrong."""
 
     argv: Sequence[str]
     said: str
@@ -67,7 +67,7 @@ class Profiled:
 
 
 def profile(tool: Profiler, program: Sequence[str], file: Path, environment: Mapping[str, str], scratch: Path, timeout: float) -> Profiled:
-    """Run a program under a tool that writes to `file`; a counter that this device does not have is asked for no more."""
+    """Run a program under a tool that writes to `file`; try again without counters that this device lacks."""
     metrics, said = list(COLUMNS.values()), ""
     while True:
         argv = [*tool.command(file, metrics), *program]
@@ -87,7 +87,7 @@ def _text(file: Path) -> str:
 
 
 def _trouble(tool: Profiler, code: int, words: str, file: Path) -> str:
-    """Why there is no result, in the words of the started program or else the tool's last; empty where there is one."""
+    """Why there is no result, from the errors of the program or else the tool's last output; empty if there is one."""
     if code:
         errors = [line.strip() for line in words.splitlines() if line.startswith("error: ")]
         return f"{tool.name} exited with code {code}: {'; '.join(errors[:3])[:500] or last_words(words)}"
@@ -101,7 +101,7 @@ PassKernel = tuple[str, Kernel]
 
 
 def kernels_by_case(log: Path, ranges: str, count: int) -> tuple[list[list[PassKernel]], int]:
-    """What ncu saw of each case of a batch, and how many kernels belong to none."""
+    """The kernels that ncu saw for each case of a batch, and how many kernels belong to none."""
     found: list[list[PassKernel]] = [[] for _ in range(count)]
     strays, pattern = 0, marks.pattern(ranges)
     for kernel, within in marked(_text(log)):
@@ -114,7 +114,7 @@ def kernels_by_case(log: Path, ranges: str, count: int) -> tuple[list[list[PassK
 
 
 def totals(kernels: Sequence[Kernel], calls: int = 1) -> dict[str, float]:
-    """One call's sums of time and traffic, and shares weighted by time; a total with a missing part would lie and is left out."""
+    """One call's sums of time and traffic, and shares weighted by time; a total with a missing part would be wrong and is left out."""
     times = [kernel.duration for kernel in kernels if kernel.duration is not None]
     total = {}
     for name in ("duration", "dram_bytes"):
@@ -144,7 +144,7 @@ def counters(program: Sequence[str], environment: Mapping[str, str], scratch: Pa
 
 
 def timeline(program: Sequence[str], environment: Mapping[str, str], scratch: Path, timeout: float) -> Found:
-    """Where nsys sees the time of some calls of one case go: medians of their parts, and what each call was made of."""
+    """Where the time of some calls of one case goes, according to nsys: medians of their parts, and the kernels of each call."""
     report, export, table = scratch / "nsys.nsys-rep", scratch / "nsys.sqlite", scratch / "nsys.json"
     tool = Profiler("nsys")
     done = profile(tool, program, report, environment, scratch, timeout)
@@ -165,7 +165,7 @@ def timeline(program: Sequence[str], environment: Mapping[str, str], scratch: Pa
 
 
 def _median(nanoseconds: Sequence[int | None]) -> Figure | None:
-    """Of one part over all calls; one that some call did not have is left out."""
+    """The median of one part over all calls; None if some call did not have it."""
     times = [value * 1e-9 for value in nanoseconds if value is not None]
     return Figure(statistics.median(times), "s", "lower", n=len(times)) if len(times) == len(nanoseconds) else None
 

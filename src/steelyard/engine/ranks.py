@@ -1,8 +1,8 @@
-"""Several processes as one case: the worker is rank 0, starts the others, gives them orders over pipes and gathers their times.
+"""Runs several processes as one case: the worker is rank 0, starts the other ranks, sends them orders over pipes and gathers their times.
 
-The ranks find each other through a file in a folder of their own, so no port is chosen and none can be taken. A rank that
-dies is noticed at once: by the end of its pipe, by the transport, or, where rank 0 hangs in it, by a thread that sleeps on
-the processes and ends the worker with the reason as its last words.
+The ranks find each other through a file in their own folder, so no port is needed that could be taken. A rank that
+dies is noticed at once: by the end of its pipe, by the transport, or, if rank 0 hangs in it, by a thread that waits for
+the processes, prints the reason and ends the worker.
 """
 
 from __future__ import annotations
@@ -42,19 +42,19 @@ BATCH, MOST, PROBES = 2e-3, 1000, 3
 CROWD = 8
 STUCK = 70
 PATIENCE = 0.5
-"""The part of a case's time that a rank waits for another: what is left is for saying which one did not come."""
+"""The part of a case's time that a rank waits for another: the rest is for reporting which one did not come."""
 TIMED_OUT = re.compile(r"tim(ed|e) ?-?out", re.IGNORECASE)
 
 Build = Callable[[], Task]
 
 
 class RankLost(SteelyardError):
-    """A rank's process is gone, and the case with it."""
+    """A rank's process has ended, so its case has failed."""
 
 
 @dataclass
 class Peer:
-    """One further rank: its process, its pipes, and what it has said so far."""
+    """One further rank: its process, its pipes, and its unread output."""
 
     rank: int
     process: subprocess.Popen[bytes]
@@ -63,21 +63,21 @@ class Peer:
 
     @classmethod
     def start(cls, seat: Seat) -> Peer:
-        """A fresh interpreter; what it prints goes where the worker's own words go."""
+        """Start a rank in a fresh interpreter; its output goes to the worker's stderr."""
         process = subprocess.Popen(
             [sys.executable, "-m", "steelyard.engine.peer"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=os.environ | variables(seat)
         )
         return cls(seat.rank, process, os.pidfd_open(process.pid) if hasattr(os, "pidfd_open") else None)
 
     def send(self, message: Mapping[str, Any]) -> None:
-        """Hand over one order; a rank that is gone is noticed when its answer is awaited."""
+        """Send one order; a rank that has ended is noticed when its answer is awaited."""
         assert self.process.stdin is not None
         with contextlib.suppress(BrokenPipeError):
             self.process.stdin.write(json.dumps(message).encode() + b"\n")
             self.process.stdin.flush()
 
     def answer(self, timeout: float | None = None) -> dict[str, Any] | None:
-        """The next answer, or None if there is none in time; whatever went wrong over there is raised here."""
+        """The next answer, or None if there is none in time; an error of the rank is raised here."""
         assert self.process.stdout is not None
         out = self.process.stdout.fileno()
         while b"\n" not in self.buffer:
@@ -100,7 +100,7 @@ class Peer:
         return f"rank {self.rank} {Ending(self.process.wait(), '')}"
 
     def dismiss(self) -> None:
-        """Close the pipes, at which a rank goes; one that does not is ended."""
+        """Close the pipes, at which a rank exits, and kill it if it does not."""
         for pipe in (self.process.stdin, self.process.stdout):
             if pipe:
                 with contextlib.suppress(BrokenPipeError):
@@ -122,14 +122,14 @@ def _remote(rank: int, status: str, reason: str) -> Exception:
 
 
 def variables(seat: Seat) -> dict[str, str]:
-    """What libraries for several processes look up."""
+    """The variables that libraries for several processes read."""
     rank, size = str(seat.rank), str(seat.size)
     return {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": size, "LOCAL_WORLD_SIZE": size}
 
 
 @dataclass
 class Ranks:
-    """All ranks of a case as rank 0 sees them; with one rank, orders go nowhere and the task is timed as it is."""
+    """All ranks of a case for rank 0; with one rank nothing is sent, and the task is timed as it is."""
 
     seat: Seat = ALONE
     peers: list[Peer] = field(default_factory=list)
@@ -140,13 +140,13 @@ class Ranks:
     """Whether rank 0 got an error from the transport, so that the other ranks are queried for its cause."""
 
     def tell(self, order: str, arm: int = 0, **words: Any) -> None:
-        """Give an order to the others; rank 0 then does the same itself and gathers."""
+        """Send an order to the other ranks; rank 0 then does the same itself and gathers."""
         self.order = order
         for peer in self.peers:
             peer.send({"do": order, "arm": arm, **words})
 
     def gather(self, patience: float | None = None) -> list[dict[str, Any]]:
-        """One answer from each of the others; one that gives none in time is stuck."""
+        """One answer from each of the other ranks; raises for one that gives none in time."""
         answers = []
         for peer in self.peers:
             answer = peer.answer(patience or self.seat.patience)
@@ -156,9 +156,9 @@ class Ranks:
         return answers
 
     def hurry(self, left: float) -> None:
-        """Have all ranks wait for each other for a part of the time that is left, or one that hangs could not be named in time.
+        """Let all ranks wait for each other for only a part of the time that is left, so that one that hangs can be reported in time.
 
-        Where the machine is busy, most of a case's time can go by before all ranks have started.
+        If the machine is busy, most of a case's time can go by before all ranks have started.
         """
         patience = round(max(1.0, left * PATIENCE), 1)
         if patience < self.seat.patience:
@@ -167,13 +167,13 @@ class Ranks:
                 peer.send({"do": "hurry", "patience": patience})
 
     def stuck(self, silent: Sequence[Peer]) -> str:
-        """Which ranks do not answer, in words."""
+        """A message on which ranks do not answer."""
         names = " and ".join(f"rank {peer.rank}" for peer in silent)
         end = "and hangs" if len(silent) == 1 else "and at least one of them hangs"
         return f"{names} gave no answer to {self.order} within {self.seat.patience:g} s {end}"
 
     def agree(self, own: Verification | None) -> Verification | None:
-        """The check of every rank's answer as one: what any rank found wrong is wrong."""
+        """Combine the checks of all ranks' answers: if one of them failed, the result is failed."""
         for peer, answer in zip(self.peers, self.gather(), strict=True):
             found = answer["verification"]
             if own and found and found["status"] == "failed" and own.status != "failed":
@@ -183,7 +183,7 @@ class Ranks:
         return own
 
     def timer(self, be: Any) -> Timer:
-        """The clock for what `lead` gives."""
+        """The timer for the task that `lead` returns."""
         own: Timer = be.timer()
         return CrewTimer(self, own) if self.peers else own
 
@@ -192,7 +192,7 @@ class Ranks:
         if not self.peers:
             return task
         if not be.joined:
-            raise NotApplicable("this workload does not communicate, so it cannot use several ranks", do="one that does calls be.join()")
+            raise NotApplicable("this workload does not communicate, so it cannot use several ranks", do="call be.join() in one that does")
         if task.fn is None:
             raise NotApplicable("a task that times itself cannot be timed on several ranks")
         timer: Timer = be.timer()
@@ -215,7 +215,7 @@ class Ranks:
         return replace(task, fn=None, args=(), kwargs={}, phases={}, prepare=None, scope=None, measure=measure)
 
     def rebuilt(self, be: Any, rebuild: Build, settings: Settings, arm: int) -> Build:
-        """How a comparison gets fresh buffers on all ranks, in the group that is there."""
+        """The function with which a comparison gets new buffers on all ranks, in the existing group."""
         if not self.peers:
             return rebuild
 
@@ -238,13 +238,13 @@ class Ranks:
             notes.metrics.update(found.figures)
 
     def facts(self) -> dict[str, Any]:
-        """Notes on how it was timed."""
+        """Facts on how the case was timed."""
         if not self.peers:
             return {}
         return {"ranks": self.seat.size, "calls_per_reading": self.counts.get(0, 1), "time_of": "the slowest rank"}
 
     def give_up(self, error: Exception) -> Exception:
-        """End the other ranks; the answer is the error that a reader should see."""
+        """End the other ranks, and return the error to report."""
         self.returned = True
         cause = self.blame(error)
         for peer in self.peers:
@@ -253,7 +253,7 @@ class Ranks:
 
     def blame(self, error: Exception) -> Exception:
         """The cause behind an error of the transport: a rank that died, with its last output, or one that hangs. Ranks that wait for a
-        hanging one give up later than the first, so they are given time to report.
+        hanging one give up later than the first, so they get time to report.
         """
         if not isinstance(error, RuntimeError):
             return error
@@ -274,7 +274,7 @@ class Ranks:
 
 
 class CrewTimer(HostTimer):
-    """Adds up what the ranks report of themselves; disturbances of any of them count."""
+    """A host timer that counts the disturbances of all ranks."""
 
     def __init__(self, crew: Ranks, own: Timer) -> None:
         super().__init__(threads=crew.seat.size)
@@ -288,27 +288,27 @@ class CrewTimer(HostTimer):
 
 
 def timed(be: Any, timer: Timer, loop: Loop, calls: int) -> dict[str, int]:
-    """What every rank does for one reading: wait for the others, then time its own calls."""
+    """Take one reading on a rank: wait for the other ranks, then time its own calls."""
     be.barrier()
     before = timer.disturbances()
     return {"ns": loop(calls), "disturbances": timer.disturbances() - before}
 
 
 def batch(seconds: float) -> int:
-    """Calls in one reading, so that ranks leaving a barrier at different times and reading clocks do not weigh."""
+    """Calls in one reading, enough that leaving a barrier at different times and reading clocks do not matter."""
     return min(MOST, max(1, math.ceil(BATCH / max(seconds, 1e-9))))
 
 
 @contextlib.contextmanager
 def assemble(cases: Sequence[Case], settings: Settings, sources: Sources, leave: Callable[[], None]) -> Iterator[Ranks]:
-    """A crew for cases that share their number of ranks; it leaves nothing running, however the case ends."""
+    """Start the ranks for cases with the same number of them; all are ended, however the case ends."""
     size = cases[0].ranks
     if size == 1:
         yield Ranks()
         return
     processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     if size > CROWD * processors:
-        raise Unsupported(f"{size} ranks are more than {CROWD} for each of {processors} CPUs", do="ask for fewer ranks")
+        raise Unsupported(f"{size} ranks are more than {CROWD} for each of {processors} CPUs", do="use fewer ranks")
     began, folder = time.monotonic(), tempfile.mkdtemp(prefix="steelyard-ranks-")
     seat = Seat(0, size, str(Path(folder) / "meeting"), settings.timeout * PATIENCE)
     crew = Ranks(seat)
@@ -351,7 +351,7 @@ def _environment(found: Mapping[str, str]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _watched(crew: Ranks, folder: str) -> Iterator[None]:
-    """Sleep on the other ranks' processes; if one ends and rank 0 does not come back from the transport, end the worker too."""
+    """Wait for the other ranks' processes; if one ends and rank 0 does not return from the transport, end the worker too."""
     fds = {peer.pidfd: peer for peer in crew.peers if peer.pidfd is not None}
     stop, wake = os.pipe()
 

@@ -18,20 +18,20 @@ from steelyard.model.experiment import Settings
 from steelyard.model.task import clean_up
 
 WARM_CALLS, LEAST_CALLS, MOST_CALLS, TIMED = 3, 11, 1001, 0.5
-"""Calls of a case before it is recorded: unobserved and untimed, then timed for so many seconds."""
+"""Calls of a case before it is recorded: untimed ones, then at least, at most, and for how many seconds timed ones."""
 Say = Callable[[Mapping[str, Any]], None]
 
 
 def perform(words: Mapping[str, Any], loaded: registry.Loaded, say: Say, gate: Callable[[], None]) -> None:
-    """Record what is asked for; the answer names the files."""
+    """Record a case or a script; the answer names the files."""
     say(_case(words, loaded) if "case" in words else _script(words))
 
 
 def _case(words: Mapping[str, Any], loaded: registry.Loaded) -> dict[str, Any]:
-    """One call of a case after others that warmed it up and told its time, and then a profile of another call of the same work.
+    """Record one call of a case, after calls that warm it up and measure its time, and then a profile of another call of the same work.
 
-    The profile is taken without the recorder, which takes longer for an operator than small operators do, and
-    twice, since the profiler's first step pays for its start.
+    The profile is taken without the recorder, whose overhead per operator is larger than small operators, and
+    twice, because the profiler's first step includes its start.
     """
     case = Case.from_plain(words["case"])
     bench = prepare_bench(case, loaded, Settings(verify=False))
@@ -69,7 +69,7 @@ def _case(words: Mapping[str, Any], loaded: registry.Loaded) -> dict[str, Any]:
 
 
 def _script(words: Mapping[str, Any]) -> dict[str, Any]:
-    """A whole script, or the steps of training in it that were asked for, counted by calls of an optimizer."""
+    """Record a whole script, or the requested training steps in it, counted by calls of an optimizer."""
     recorder = open_backend("torch").recorder()
     target: Path = recorder.place(Path(words["output"]))
     file, steps = str(words["script"]), words.get("steps") or (0, 0)
@@ -89,7 +89,7 @@ def _script(words: Mapping[str, Any]) -> dict[str, Any]:
     if count[0] < steps[1]:
         raise UsageError(
             f"the script made {count[0]} steps",
-            why=f"steps {steps[0]} to {steps[1] - 1} were asked for, counted by calls of an optimizer",
-            do="ask for earlier ones, or record all of it without --steps",
+            why=f"steps {steps[0]} to {steps[1] - 1} were requested, counted by calls of an optimizer",
+            do="name earlier steps, or leave out --steps to record all of it",
         )
     return {"trace": str(target), "profile": str(recorder.beside(target, "profile")) if words["profile"] else None}

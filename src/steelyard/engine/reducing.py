@@ -1,4 +1,4 @@
-"""Making a program smaller while what is wrong with it stays: each smaller one is run by the engine, in workers, like any other case."""
+"""Makes a program smaller while its fault stays: the engine runs each smaller program in workers, like any other case."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ CUTTABLE = ("stablehlo_mlir", "tosa_mlir", "linalg_mlir")
 
 @dataclass(frozen=True)
 class Symptom:
-    """What is wrong with a case: its status, with the reason where it did not come to an answer, or that it is slower than its base."""
+    """What is wrong with a case: its status, with the reason if it gave no answer, or that it is slower than its base."""
 
     kind: str
     words: str = ""
 
     def same(self, other: Symptom | None) -> bool:
-        """Whether another case has the same wrong with it; how far off a wrong answer is does not matter, nor which values differ."""
+        """Whether another case has the same symptom; how far off a wrong answer is and which values differ do not matter."""
         alike = self.kind in ("wrong", SLOWER) or (other is not None and _gist(self.words) == _gist(other.words))
         return other is not None and self.kind == other.kind and alike
 
@@ -45,7 +45,7 @@ def _gist(words: str) -> str:
 
 @dataclass(frozen=True)
 class CutStep:
-    """One smaller program that was tried, and whether it shows the same."""
+    """One smaller program that was tried, and whether it has the same symptom."""
 
     program: CutProgram
     kept: bool
@@ -58,7 +58,7 @@ def reduce_program(program: CutProgram, judge: Judge, until: float, told: Callab
     """The smallest program found in the time that has the symptom of the first; no text is judged twice."""
     found = judge(program.text())
     if found is None:
-        raise NothingMeasured("there is nothing to keep", why="the program as it was read shows nothing wrong", do="run the case again")
+        raise NothingMeasured("there is nothing to reduce", why="the program as read has no fault", do="run the case again")
     tried = {program.text()}
     shrunk = True
     while shrunk and time.monotonic() < until:
@@ -84,14 +84,14 @@ def _untried(program: CutProgram, tried: set[str]) -> Iterator[CutProgram]:
 
 @dataclass(frozen=True)
 class CutQuestion:
-    """The test for a program: its case, and the backend whose answers are right, or the base it is compared with in time."""
+    """The test for a program: its case, and the backend whose answers are right, or the base that its time is compared with."""
 
     case: Case
     against: str
     settings: Settings
 
     def symptom(self, file: Path, scratch: Path) -> Symptom | None:
-        """What is wrong with a program in a file, by measuring it; nothing where all is right."""
+        """Measure a program in a file and return what is wrong with it; None if nothing is."""
         case = replace(self.case, params=tuple((dict(self.case.params) | {PARAMETER: str(file)}).items()))
         witness = [] if self.settings.vs else [replace(case, backend=self.against, flags=(), env="")]
         experiment = Experiment(include=(*witness, case), settings=self.settings)
@@ -99,7 +99,7 @@ class CutQuestion:
         return _symptom(outcome.run, case, self.settings.vs)
 
     def judge(self, scratch: Path) -> Judge:
-        """The same for a text."""
+        """The same as a function of a program's text."""
 
         def judged(text: str) -> Symptom | None:
             with tempfile.TemporaryDirectory(dir=scratch, ignore_cleanup_errors=True) as folder:
@@ -128,22 +128,22 @@ def _symptom(run: Run, case: Case, vs: str | None) -> Symptom | None:
 
 
 def text_of(case: Case, store: Path) -> tuple[str, str]:
-    """The text of a case's program and the name of its entry; of StableHLO in another form as XLA's reader prints it."""
+    """The text of a case's program and the name of its entry; StableHLO in another form is converted with XLA's reader."""
     value = dict(case.params).get(PARAMETER)
     if case.workload != WORKLOAD or not isinstance(value, dict) or "file" not in value:
-        raise UsageError(f"{case} is no exported program", do="name one: artifact:FILE, or the id of a case of one")
+        raise UsageError(f"{case} is not an exported program", do="name one: artifact:FILE, or the id of a case of one")
     found = described(Path(value["file"]))
     if found.form == "text" and found.kind in CUTTABLE:
         return found.path.read_text(encoding="utf-8"), found.entry
     if found.kind not in ("stablehlo_mlir", "xla_hlo_dump"):
-        raise UsageError(f"a program of the kind {found.kind} cannot be cut", why="programs are cut as text of MLIR", do="export StableHLO")
+        raise UsageError(f"a program of the kind {found.kind} cannot be cut", why="only MLIR text can be cut", do="export StableHLO")
     asked = replace(case, backend="xla", flags=(), env="")
     experiment = Experiment(include=(asked,), settings=Settings(dump_ir="stablehlo", verify=False, budget=1e-3))
     run = conduct.execute(conduct.from_experiment(experiment), Store(store), ["steelyard", "artifacts", "reduce"], _nobody).run
     kept = [run.path / item.path for record in run.records for item in record.attachments if item.kind == "graph"]
     if not kept:
         why = "; ".join(str(record.effective.get("dump_ir") or record.reason) for record in run.records)
-        raise UsageError("the program could not be written as text", why=why, do="export it as text of StableHLO")
+        raise UsageError("the program could not be written as text", why=why, do="export it as StableHLO text")
     return kept[0].read_text(encoding="utf-8"), found.entry
 
 

@@ -1,6 +1,6 @@
-"""Trying again what failed: a new run that takes over from an earlier one all that is not to be measured again.
+"""Tries failed cases again: a new run takes over from an earlier one all that is not to be measured again.
 
-Runs only grow, and a sealed one not even that, so a second attempt never touches the first: it is the child of that run.
+Records are only added to a run, and none to a sealed one, so a second attempt never changes the first: it is a child of that run.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ WORDS: dict[str, tuple[Status, ...]] = {
     "failed": BAD,
     "all": tuple(status for status in STATUSES if status not in ("ok", "skipped")),
 }
-"""What can be asked for; as in a gate's policy, `failed` is any way of failing, and `all` is whatever is not ok."""
+"""The words of `--retry`; as in a gate's policy, `failed` is any failure, and `all` is everything that is not ok."""
 
 
 def parse_retry(words: Sequence[str]) -> frozenset[Status]:
-    """The statuses that some words stand for."""
+    """The statuses that these words mean."""
     for word in words:
         if word not in WORDS:
             raise unknown("outcome to retry", word, WORDS)
@@ -36,9 +36,9 @@ def parse_retry(words: Sequence[str]) -> frozenset[Status]:
 
 
 def begin(store: Store, header: Header, ref: str | None, again: Collection[Status]) -> RunWriter | None:
-    """A run of the same fingerprint with everything of the newest such run, or of the one named, but what had these statuses.
+    """Start a run with all results of the newest run with the same fingerprint, or of the named one, except those with these statuses.
 
-    Nothing where there is no such run. One that is unfinished and has nothing to try again is simply continued.
+    None if there is no such run. An unfinished one with nothing to try again is continued.
     """
     old = _earlier(store, header.fingerprint, ref)
     if old is None:
@@ -47,7 +47,7 @@ def begin(store: Store, header: Header, ref: str | None, again: Collection[Statu
         if old.seal is None:
             return store.resume(header.fingerprint, str(old.path))
         why = f"run {old.id} has all cases, and none is {' or '.join(sorted(again))}"
-        raise NothingMeasured("nothing to try again", why=why, do="without --retry everything is measured again")
+        raise NothingMeasured("nothing to try again", why=why, do="leave out --retry to measure everything again")
     reopened = store.resume(header.fingerprint, str(old.path)) if old.seal is None else None
     writer = store.create(replace(header, parent=old.id))
     try:
@@ -64,9 +64,9 @@ def begin(store: Store, header: Header, ref: str | None, again: Collection[Statu
 
 
 def other_code(store: Store, header: Header, ref: str | None, *, sealed: bool) -> str:
-    """Why the earlier run has other code than now: the user's files that were edited since; empty if none were.
+    """Why the earlier run had other code: the user's files that were edited since; empty if none were.
 
-    Files known before anything runs are part of the fingerprint; those that a case imported on its way are looked at here.
+    Files known before anything runs are part of the fingerprint; those that a case imported are compared here.
     """
     first, tries = "", 0
     for info in store.runs() if ref is None else [_info(store, ref)]:
@@ -77,7 +77,7 @@ def other_code(store: Store, header: Header, ref: str | None, *, sealed: bool) -
             continue
         tries += 1
         named = edited_since(store.at_hand(info.path), header.cases)
-        why = f"{_listed(named)} {'was' if len(named) == 1 else 'were'} edited after run {info.id} was begun" if named else ""
+        why = f"{_listed(named)} {'was' if len(named) == 1 else 'were'} edited after run {info.id} was started" if named else ""
         if same:
             return why
         first = first or why
@@ -113,7 +113,7 @@ def _earlier(store: Store, fingerprint: str, ref: str | None) -> Run | None:
 
 
 def _take_over(old: Run, writer: RunWriter, again: Collection[Status]) -> None:
-    """Records and pairs with their samples and attachments, as they were."""
+    """Copy records and pairs with their samples and attachments."""
     kept = {record.id: record for record in old.records if record.status not in again}
     for record in kept.values():
         writer.append(replace(record, attachments=list(_attached(old, record, writer)), samples=[]), read_all(old.path, record.samples))

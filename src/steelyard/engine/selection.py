@@ -1,4 +1,4 @@
-"""From what a user types to an experiment: names, globs, case ids, suites, files and commands."""
+"""Turns what a user types into an experiment: names, globs, case ids, suites, files and commands."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ EXPERIMENT_FILES = (".toml", ".yaml", ".yml", ".json")
 
 @dataclass(frozen=True)
 class Request:
-    """What was asked for; empty fields leave the experiment's own choice.
+    """What a user requested; empty fields leave the experiment's own choice.
 
-    `filters` and `part` choose among the cases that all the rest gives. `trust` names runs of others that may be looked
+    `filters` and `part` choose among the cases that the other fields give. `trust` names other users' runs that may be looked
     up; `on` is the farm that measures. `names` and `prepare` are those of the programs, in their order.
-    `options` are the axes that have an option of their own on the command line, which errors about them name.
+    `options` are the axes with their own option on the command line, which errors about them name.
     """
 
     selectors: tuple[str, ...] = ()
@@ -58,7 +58,7 @@ class Request:
 
 
 def gather(request: Request, place: Place) -> tuple[Experiment, Catalogue, Entries]:
-    """One experiment for everything named, with the catalogue that its names were found in."""
+    """One experiment for everything named, with the catalogue that has its names."""
     named = [word for word in request.selectors if opening.split(word) is None]
     opened = [word for word in request.selectors if word not in named]
     files = tuple(str(real(Path(word))) for word in named if word.endswith(".py"))
@@ -109,7 +109,7 @@ def gather(request: Request, place: Place) -> tuple[Experiment, Catalogue, Entri
 
 
 def _of_files(sources: Sequence[Experiment], catalogue: Catalogue) -> list[Matrix]:
-    """The matrices of experiment files, with the files that they open themselves put in."""
+    """The matrices of experiment files, with the content of files that they open."""
     found = []
     for matrix in (matrix for source in sources for matrix in source.matrix):
         with errors_at(matrix.origin):
@@ -118,7 +118,7 @@ def _of_files(sources: Sequence[Experiment], catalogue: Catalogue) -> list[Matri
 
 
 def _refuse_overrides(request: Request, elsewhere: bool) -> None:
-    """A case id and a program are complete; an option that would change nothing is a mistake."""
+    """Refuse options that would change nothing, because a case id or a program is complete."""
     own = () if request.commands else ("axes", "threads", "flags")
     asked = [name for name in ("backend", "variant", "mode", "device", "ranks", *own) if getattr(request, name)]
     if asked and not elsewhere:
@@ -142,7 +142,7 @@ def _check_readable(path: Path) -> None:
 
 
 def defined(words: Sequence[str]) -> dict[str, Any]:
-    """What Python files define, by kind and name, as a worker that can import their project says it."""
+    """What Python files define, by kind and name, from a worker that can import their project."""
     files = tuple(str(Path(word).resolve()) for word in words)
     for file in files:
         _check_readable(Path(file))
@@ -153,7 +153,7 @@ def defined(words: Sequence[str]) -> dict[str, Any]:
 def _describe(
     words: Sequence[str], request: Request, sources: Sequence[Experiment], files: tuple[str, ...], place: Place
 ) -> tuple[Catalogue, Entries, list[str]]:
-    """Ask a worker what the named files and installed packages define; the conductor imports neither."""
+    """Get from a worker what the named files and installed packages define; the conductor imports neither."""
     catalogue = registry.catalogue()
     patterns = [*words, *(name for source in sources for matrix in source.matrix for name in matrix.workload)]
     patterns += [str(item) for source in sources for item in (*source.include, *_listed_cases(source))]
@@ -184,7 +184,7 @@ def _variant_words(request: Request, sources: Sequence[Experiment]) -> list[str]
 
 
 def _listed_cases(source: Experiment) -> list[str | Case]:
-    """The cases that pairs and rows of an experiment name themselves."""
+    """The cases that pairs and rows of an experiment name."""
     listed = [item for pair in source.pairs for item in pair if isinstance(item, Case) or "@" in item]
     return [*listed, *(case for row in source.rows for case in row.cases)]
 
@@ -206,7 +206,7 @@ def _matrices(words: Sequence[str], own: Sequence[str]) -> list[Matrix]:
 
 
 def _with_own_variants(matrix: Matrix, catalogue: Catalogue) -> list[Matrix]:
-    """A base without variants to weigh against it means those that a user's file defines: of each workload, and for any task."""
+    """Add the variants that a user's file defines, for its workloads or for any task, if a base is given without variants to compare."""
     try:
         names = dict.fromkeys(name for pattern in matrix.workload for name in select(pattern, catalogue))
     except UsageError:
@@ -234,20 +234,20 @@ def _override(matrix: Matrix, request: Request, foreign: Collection[str]) -> Mat
 
 
 def _foreign(matrices: Sequence[Matrix], axes: Iterable[str], catalogue: Catalogue, programs: Sequence[str]) -> list[set[str]]:
-    """For each matrix the axes asked for that are those of another, or of programs, and not its own; an unknown one is an error."""
+    """For each matrix the given axes that are only those of other matrices or of programs; unknown axes are an error later."""
     have = [_axes_of(matrix, catalogue) for matrix in matrices]
     known = set[str]().union(*have, *(key.split(",") for key in programs))
     return [{key for key in axes if set(key.split(",")) & known - own} for own in have]
 
 
 def _check_options(options: Sequence[str], matrices: Sequence[Matrix], catalogue: Catalogue) -> None:
-    """Refuse an option that sets a parameter which nothing that is named has."""
+    """Refuse an option for a parameter that no named workload has."""
     known = set[str]().union(*(_axes_of(matrix, catalogue) for matrix in matrices))
     for name in options:
         if known and name not in known:
             raise UsageError(
-                f"nothing that is named to run has --{name}", why=f"none of the workloads has a parameter {name}",
-                do=f"give it with one that has, such as a recorded trace: steelyard run trace:FILE --{name} …",
+                f"--{name} applies to nothing that is named to run", why=f"none of the workloads has a parameter {name}",
+                do=f"name a workload that has it, such as a recorded trace: steelyard run trace:FILE --{name} …",
             )  # fmt: skip
 
 
@@ -260,7 +260,7 @@ def _axes_of(matrix: Matrix, catalogue: Catalogue) -> set[str]:
 
 
 def _settings(sources: Sequence[Experiment], asked: Mapping[str, Any]) -> Settings:
-    """The settings of the files, which must agree about what the command line does not say: a run has one of each."""
+    """The settings of the files, which must agree on what the command line leaves out, because a run has one value of each."""
     found = [asdict(source.settings) for source in sources]
     for name in found[0] if found else ():
         said = {render(own[name]): source.name for own, source in zip(found, sources, strict=True)}
@@ -271,7 +271,7 @@ def _settings(sources: Sequence[Experiment], asked: Mapping[str, Any]) -> Settin
 
 
 def read_devices(words: Sequence[str]) -> tuple[tuple[str, ...], str]:
-    """Device kinds, which are part of a case, and the one index asked for, which is not: `cuda:1` is a place, not an identity."""
+    """Device kinds, which are part of a case, and the one index, which is not: `cuda:1` is a place, not an identity."""
     kinds, indices = [], set()
     for word in words:
         kind, sign, index = word.partition(":")

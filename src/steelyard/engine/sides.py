@@ -1,10 +1,10 @@
-"""The other side of a comparison that no process holds together with this one: another environment, checkout or backend.
+"""The other side of a comparison that cannot share a process with this one: another environment, checkout or backend.
 
-`env:NAME` runs the same files under another interpreter. `path:DIR` takes DIR for what the current folder is here: the
-named files lie at the same relative places there, and packages are imported from there, and from the checkout it lies in, first.
-A base on another backend is a side of each case of its own: frameworks disturb each other's threads and memory, and some
+`env:NAME` runs the same files under another interpreter. `path:DIR` uses DIR in place of the current folder: the
+named files are at the same relative places there, and packages are imported from there, and from its checkout, first.
+A base on another backend is a separate side for each case: frameworks disturb each other's threads and memory, and some
 cannot be installed together. `flags:WORDS` is the same case with other flags of its compiler, or other variables: both are read when a
-process starts, so that base too has processes of its own.
+process starts, so that base also has its own processes.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ Origin = tuple[str, bool]
 
 @dataclass(frozen=True)
 class BaseSide:
-    """What the base of a comparison is called, where its workers run, and which files they load.
+    """The base's side of a comparison: its name, where its workers run, and which files they load.
 
-    `layout` is what may be expected of memory layouts: equal ones help only where both sides load the same libraries.
-    `identity` must stay the same for a run to be continued. `facing` is what the head's side is called, if it has a name. `origins` are
+    `layout` says how memory layouts are controlled: equal ones help only if both sides load the same libraries.
+    `identity` must stay the same for a run to be continued. `facing` is the name of the head's side, if it has one. `origins` are
     the commits of the base and the head, and whether files differed from them. `fresh` says that its workers must not be forked,
-    whatever holds for the head's.
+    even if the head's may be.
     """
 
     label: str
@@ -58,19 +58,19 @@ class BaseSide:
 
 
 def is_side(vs: str | None) -> bool:
-    """Whether a base is a side rather than a variant; no variant has a colon in its name."""
+    """Whether a base is a side and not a variant; no variant has a colon in its name."""
     return vs is not None and vs.startswith((ENVIRONMENT, FOLDER, FLAGS))
 
 
 def base_of(case: Case, vs: str) -> Case:
-    """The case that another is weighed against in the same environment: the same point as a variant, on a backend, or with flags."""
+    """The case that another is compared with in the same environment: the same point as a variant, on a backend, or with flags."""
     return replace(case, flags=tuple(_flags(case, vs).items())) if vs.startswith(FLAGS) else case.against(vs)
 
 
 def _flags(case: Case, vs: str) -> dict[str, Any]:
-    """The base's variables: the case's own, with those that the words set in their place; without a word, none.
+    """The base's variables: the case's own, replaced by those that the words set; without words, none.
 
-    Words that begin with a dash are flags of the backend's compiler and go together into the variable that it reads.
+    Words that begin with a dash are flags of the backend's compiler and are joined in the variable that it reads.
     """
     try:
         words = shlex.split(vs.removeprefix(FLAGS))
@@ -83,17 +83,15 @@ def _flags(case: Case, vs: str) -> dict[str, Any]:
         elif named := _VARIABLE.fullmatch(word):
             found[named[1]] = named[2]
         else:
-            raise UsageError(
-                f"{word!r} is no flag", do="write flags of the compiler, --xla_…, or variables, NAME=VALUE", where=f"--vs {vs}"
-            )
+            raise UsageError(f"{word!r} is not a flag", do="write compiler flags, --xla_…, or variables, NAME=VALUE", where=f"--vs {vs}")
     if flags and not own:
-        why = f"backend {case.backend} has no variable for flags of a compiler"
-        raise UsageError(f"{case.id} cannot be compared with {vs}", why=why, do="name the variable that it reads: flags:NAME=VALUE")
+        why = f"backend {case.backend} has no variable for compiler flags"
+        raise UsageError(f"{case.id} cannot be compared with {vs}", why=why, do="name the variable to set: flags:NAME=VALUE")
     return found | ({own: shlex.join(flags)} if flags else {})
 
 
 def here(vs: str | None, place: Place, files: Sequence[str]) -> Place:
-    """Where the head runs: as it would alone, but where the base takes packages from a folder alone, so does the head from ours."""
+    """Where the head runs: as without a base, but if the base takes packages only from a folder, so does the head from ours."""
     own = Path.cwd()
     if vs is not None and vs.startswith(FOLDER):
         return replace(place, paths=project.search_path(own, files, [project.root_of(own)]))
@@ -101,7 +99,7 @@ def here(vs: str | None, place: Place, files: Sequence[str]) -> Place:
 
 
 def there(vs: str | None, place: Place, files: Sequence[str]) -> BaseSide | None:
-    """The base's side with everything about it checked; nothing where the base runs in the same environment, or there is none."""
+    """The base's side, after checking it; None if the base runs in the same environment, or there is none."""
     if vs is None or not vs.startswith((ENVIRONMENT, FOLDER)):
         return None
     return _environment(vs, place, files) if vs.startswith(ENVIRONMENT) else _folder(vs, place, files)
@@ -121,7 +119,7 @@ def _folder(label: str, place: Place, files: Sequence[str]) -> BaseSide:
     root, own = real(named), Path.cwd()
     if not label.removeprefix(FOLDER) or not root.is_dir():
         why = "it is a file" if root.is_file() else "there is no such folder"
-        raise UsageError(f"cannot take the base from {str(named)!r}", why=why, do="--vs-path takes the folder of another checkout or build")
+        raise UsageError(f"cannot take the base from {str(named)!r}", why=why, do="name the folder of another checkout or build")
     matching, shared = [], []
     for file in map(Path, files):
         inside = file.is_relative_to(own)
@@ -129,10 +127,10 @@ def _folder(label: str, place: Place, files: Sequence[str]) -> BaseSide:
         if not found.is_file():
             raise UsageError(
                 f"{named} has no {file.relative_to(own)}", why="the base is taken from the same relative path there",
-                do="check the folder, or run from outside of both checkouts a file that both shall use",
+                do="check the folder; to use one file for both sides, run from outside both checkouts",
             )  # fmt: skip
         matching.append(str(found))
-        shared += [] if inside else [f"{file.name} lies outside of the current folder and is the same file for both"]
+        shared += [] if inside else [f"{file.name} is outside the current folder and is the same file for both"]
     mine, theirs = list(modules_below(own)), list(modules_below(root))
     hashes = [hashlib.sha256(Path(file).read_bytes()).hexdigest() for file in matching]
     identity = (str(root), hashes, attempt(facts.git, root), _stamp(root, theirs))
@@ -143,14 +141,14 @@ def _folder(label: str, place: Place, files: Sequence[str]) -> BaseSide:
 
 
 def _origin(root: Path) -> Origin:
-    """Which commit a folder is of; one that merely lies inside a checkout, such as a build that git does not know, is of none."""
+    """The commit of a folder, empty if git does not track its files, as with a build folder inside a checkout."""
     found = attempt(facts.git, root) or {}
     commit = found.get("commit") if attempt(facts.tracked, root) else None
     return (commit, bool(found.get("dirty"))) if isinstance(commit, str) else ("", False)
 
 
 def modules_below(root: Path) -> Iterator[Path]:
-    """Files below a folder that an import could reach, as far as anyone waits for them."""
+    """Files below a folder that an import could reach, up to a limit."""
     queue, seen = [root], 0
     while queue and seen < MOST_FILES:
         for path in sorted(attempt(lambda folder: list(folder.iterdir()), queue.pop(0)) or []):
@@ -167,7 +165,7 @@ def _stamp(root: Path, modules: Sequence[Path]) -> str:
 
 
 def _same_builds(own: Path, mine: Sequence[Path], root: Path, theirs: Sequence[Path]) -> bool:
-    """Whether both folders hold the same compiled libraries: those of two builds differ in size, and so lie elsewhere in memory."""
+    """Whether both folders have the same compiled libraries: those of two builds differ in size, and so in their place in memory."""
     ours, others = ({path for path in found if path.suffix in COMPILED} for found in (mine, theirs))
     return ours == others and all(_digest(own / path) == _digest(root / path) for path in ours)
 

@@ -1,4 +1,4 @@
-"""Programs that look at others from outside: started in a group of their own, with a time limit, and their output read."""
+"""Runs tools such as profilers in their own process group, with a time limit, and reads their output."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from steelyard.model.units import plain as quantity
 
 
 def run_tool(argv: Sequence[str], environment: Mapping[str, str], output: Path, timeout: float, name: str = "") -> tuple[str, int]:
-    """All that a command printed, and its exit code; it does not outlast its time or ours."""
+    """Run a command and return all its output and its exit code; it is ended after its time, or with this process."""
     with output.open("wb") as file:
         process = subprocess.Popen(
             argv, stdin=subprocess.DEVNULL, stdout=file, stderr=file, env=dict(environment), start_new_session=True,
@@ -24,8 +24,6 @@ def run_tool(argv: Sequence[str], environment: Mapping[str, str], output: Path, 
             end_tree(process.pid, itself=True)
             process.wait()
             if isinstance(error, subprocess.TimeoutExpired):
-                raise SteelyardError(
-                    f"{name} did not end within {quantity(timeout, 's')}".strip(), do="give it a longer --timeout"
-                ) from None
+                raise SteelyardError(f"{name} did not end within {quantity(timeout, 's')}".strip(), do="use a longer --timeout") from None
             raise
     return output.read_text(encoding="utf-8", errors="replace"), code

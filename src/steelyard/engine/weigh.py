@@ -1,4 +1,4 @@
-"""Measuring one case inside the worker: build, first call, verify, warm up, sample, and report what happened."""
+"""Measures one case inside the worker: build, first call, verify, warm up, sample, and report what happened."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ NO_SOURCES = Sources()
 
 @dataclass
 class Notes:
-    """What is known so far; whatever ends the case, this much is reported."""
+    """What is known so far, which is reported however the case ends."""
 
     metrics: dict[str, Figure] = field(default_factory=dict)
     effective: dict[str, Any] = field(default_factory=dict)
@@ -56,7 +56,7 @@ class Notes:
 class CaseWeighing:
     """One case while it is measured, with all that is needed for it.
 
-    `gate` is passed before timing begins; `sources` are for further ranks; `label` is what a file calls the case; `taker` takes the
+    `gate` is called before timing begins; `sources` are for further ranks; `label` is the case's name in a file; `taker` times the
     calls of a fixed protocol.
     """
 
@@ -71,10 +71,10 @@ class CaseWeighing:
     notes: Notes = field(default_factory=Notes)
     clock: PhaseClock = field(default_factory=PhaseClock)
     spoils: str = ""
-    """Why its process should do nothing more: a module that it imported has set what is put back, and is not imported again."""
+    """Why its process should measure nothing more: a module it imported changed settings that are restored and not set again."""
 
     def record(self) -> tuple[Record, Arrays]:
-        """Measure the case and report it whatever happens, short of the process dying.
+        """Measure the case and report it whatever happens, unless the process dies.
 
         The record is sent without its case and requested settings, which the conductor knows.
         """
@@ -182,7 +182,7 @@ class CaseWeighing:
         if others.cpus is not None and bench.case.ranks == 1:
             notes.effective["other_load"] = round(others.cpus, 2)
         if bench.case.threads == 1 and be.device == "cpu" and busy / span >= BUSY and not task.own_threads:
-            notes.effective["threads_beside"] = f"its other threads kept {busy / span:.1f} CPUs busy, and one was asked for"
+            notes.effective["threads_beside"] = f"its other threads kept {busy / span:.1f} CPUs busy, although the case has one thread"
         notes.metrics.update(figures_of(taken, task, self.loaded.metrics.values()))
         with self.clock.phase(BESIDE):
             notes.metrics.update(_phases(task, be, bench.settings, tell))
@@ -216,13 +216,13 @@ class CaseWeighing:
 def weigh_case(
     case: Case, loaded: registry.Loaded, settings: Settings, tell: Tell = lambda phase, fraction: None, label: str = "", taker: Taker = take
 ) -> tuple[Record, Arrays]:
-    """Measure one case in a process that is not a worker's, with all that belongs to its record."""
+    """Measure one case in a process that is not a worker, and return its whole record."""
     record, arrays = CaseWeighing(case, loaded, settings, tell, label=label, taker=taker).record()
     return replace(record, case=case.plain(), requested=settings.plain()), arrays
 
 
 def attempt(work: Callable[[], tuple[Status, str]], notes: Notes) -> tuple[Status, str]:
-    """Whatever the work raises becomes a status with its reason."""
+    """Do the work; an exception becomes a status with its reason."""
     try:
         return work()
     except Unsupported as error:
@@ -247,7 +247,7 @@ def _line(error: SteelyardError) -> str:
 
 
 def recheck(seen: Scrutiny, crew: Ranks, task: Task | None = None) -> Verification | None:
-    """The check after timing, which ranks make together; `task` is for one whose first answer was not looked at."""
+    """Check after timing, which ranks do together; `task` is for one whose first answer was not checked."""
     if not crew.peers:
         return seen.again(task)
     crew.tell("recheck")
@@ -255,7 +255,7 @@ def recheck(seen: Scrutiny, crew: Ranks, task: Task | None = None) -> Verificati
 
 
 def _phases(task: Task, be: Any, settings: Settings, tell: Tell) -> dict[str, Figure]:
-    """The parts of a task timed on their own, each with a share of the budget."""
+    """Time the parts of a task separately, each with a share of the budget."""
     found = {}
     for name, part in task.phases.items():
         tell(name, None)

@@ -1,4 +1,4 @@
-"""A process kept on CPUs that its user chose, with all its threads, so that whatever framework it has computes there and nowhere else."""
+"""Keeps a process with all its threads on the CPUs that its user chose, so that any framework computes only there."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from pathlib import Path
 from steelyard.errors import Unsupported
 
 CPUS = "STEELYARD_CPUS"
-"""The variable that names them: `0,1`."""
+"""The variable that names the CPUs: `0,1`."""
 
 
 def bind() -> None:
-    """Keep this process on the CPUs that the variable names, the threads that it has and those that it will start; without it, anywhere."""
+    """Keep this process on the CPUs that the variable names, with its present and later threads; do nothing without the variable."""
     if not (cpus := os.environ.get(CPUS, "")):
         return
     try:
         for thread in Path("/proc/self/task").iterdir():
             os.sched_setaffinity(int(thread.name), {int(word) for word in cpus.split(",")})
     except (ValueError, OSError, OverflowError, AttributeError) as error:
-        why = f"here are {here()}"
-        raise Unsupported(f"{CPUS}={cpus} names no usable CPUs", why=why, do="name some of them: 0,1") from error
+        why = f"this process may use {here()}"
+        raise Unsupported(f"{CPUS}={cpus} names no usable CPUs", why=why, do="name some of these, such as 0,1") from error
 
 
 def here() -> str:

@@ -1,4 +1,4 @@
-"""Figures of a machine that are measured once and kept per user, since they belong to the machine and not to a project."""
+"""Figures of a machine that are measured once and kept per user, because they belong to the machine and not to a project."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def settled_threads(device: str, threads: int) -> int:
 
 
 def quantity(value: Any, *, zero: bool = False) -> float:
-    """A figure as a file may hold it: a finite number above zero, or zero where that can be."""
+    """A figure from a file: a finite number above zero, or zero if that is allowed; raises for other values."""
     if not isinstance(value, (int, float)) or not is_amount(value) or (value == 0 and not zero):
         raise ValueError(f"not a figure: {value!r}")
     return float(value)
@@ -37,7 +37,7 @@ def quantity(value: Any, *, zero: bool = False) -> float:
 class Shelf(Generic[Figures]):
     """One kind of figures, a file per machine key, device kind and number of threads.
 
-    `name` is both the folder and the doctor's option that measures them; `decode` raises on data that holds none.
+    `name` is both the folder and the doctor's option that measures them; `decode` raises on invalid data.
     """
 
     name: str
@@ -45,7 +45,7 @@ class Shelf(Generic[Figures]):
     decode: Callable[[Mapping[str, Any]], Figures]
 
     def folder(self) -> Path:
-        """Where they are kept: in the folder the user names, else in the user's cache."""
+        """The folder of the files: in the folder the user names, else in the user's cache."""
         chosen = os.environ.get(VARIABLE)
         if chosen:
             return Path(chosen) / self.name
@@ -60,7 +60,7 @@ class Shelf(Generic[Figures]):
         return self.folder() / name
 
     def load(self, key: str, device: str, threads: int) -> tuple[Figures | None, str]:
-        """What is kept for a device, or none with a warning where there is a file that cannot be used."""
+        """The figures kept for a device, or None, with a warning if there is a file that cannot be used."""
         try:
             file = self.path(key, device, threads)
             text = file.read_text(encoding="utf-8")
@@ -77,7 +77,7 @@ class Shelf(Generic[Figures]):
             return None, self._unusable(file, f"{type(error).__name__}: {error}")
 
     def saved(self, key: str) -> dict[str, Figures]:
-        """All that is kept for a machine, by `device-threads`."""
+        """All figures kept for a machine, by `device-threads`."""
         found = {}
         with contextlib.suppress(OSError, RuntimeError):
             for file in sorted(self.folder().glob(f"{key}-*.json")):
@@ -87,7 +87,7 @@ class Shelf(Generic[Figures]):
         return found
 
     def check_writable(self) -> None:
-        """Find out before ten seconds of measuring that the result could not be kept."""
+        """Raise before ten seconds of measuring if the result could not be kept."""
         try:
             self.folder().mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryFile(dir=self.folder()):
@@ -96,7 +96,7 @@ class Shelf(Generic[Figures]):
             raise self._unwritable(error) from error
 
     def save(self, figures: Any, key: str, device: str, threads: int) -> Path:
-        """Keep figures, which are a dataclass, until they are measured again: whole or not at all."""
+        """Write figures, which are a dataclass, in place of earlier ones: whole or not at all."""
         file = self.path(key, device, threads)
         data = {"schema": self.schema, "key": key, "device": device, "threads": settled_threads(device, threads), **asdict(figures)}
         try:
@@ -109,9 +109,9 @@ class Shelf(Generic[Figures]):
         return file
 
     def _unusable(self, file: Path, why: str) -> str:
-        return f"{file} holds no {self.name} ({why}) and is ignored; write it again: steelyard doctor --{self.name}"
+        return f"{file} has no valid {self.name} ({why}) and is ignored; write it again: steelyard doctor --{self.name}"
 
     def _unwritable(self, error: Exception) -> StoreError:
         why = (error.strerror if isinstance(error, OSError) else None) or str(error)
-        do = f"name a folder you may write: {VARIABLE}=DIR"
+        do = f"name a writable folder: {VARIABLE}=DIR"
         return StoreError(f"{self.name} cannot be kept here", why=why, do=do, where=str(self.folder()))

@@ -1,4 +1,4 @@
-"""One lock per CPU and per GPU across all runs of a host, so that two measurements never disturb each other silently."""
+"""One lock per CPU and per GPU across all runs of a host, so that two measurements never disturb each other unnoticed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _OWNER_BYTES = 200
 
 
 class LockError(SteelyardError):
-    """The locks cannot be used, so a quiet machine cannot be promised."""
+    """The locks cannot be used, so other runs could disturb this one."""
 
     exit_code = USAGE
 
@@ -31,16 +31,16 @@ def cpu_names() -> list[str]:
 
 
 def directory() -> Path:
-    """Where the lock files of this host lie; the same place for every user unless told otherwise."""
+    """The folder of this host's lock files; the same for every user unless the variable names another."""
     named = os.environ.get(VARIABLE)
     return Path(named) if named else Path(tempfile.gettempdir()) / "steelyard-locks"
 
 
 @contextmanager
 def hold(names: Iterable[str], owner: str, waiting: Callable[[str], None]) -> Iterator[None]:
-    """Hold every named lock; they are taken in sorted order, so two runs that want the same ones can never block each other for good.
+    """Hold every named lock; they are taken in sorted order, so two runs that want the same ones cannot deadlock.
 
-    The kernel lets go when the holder dies. `waiting` is called once per holder before this blocks; Ctrl-C ends the wait.
+    The kernel releases them when the holder dies. `waiting` is called once per holder before this blocks; Ctrl-C ends the wait.
     """
     told: set[str] = set()
 
@@ -59,7 +59,7 @@ def hold(names: Iterable[str], owner: str, waiting: Callable[[str], None]) -> It
 
 
 def held() -> dict[str, str]:
-    """Locks held right now by anyone, with their holders: what the doctor shows."""
+    """All locks that are held now, with their holders, for the doctor."""
     with suppress(OSError):
         names = sorted(path.name for path in directory().iterdir() if _NAME.fullmatch(path.name))
         return {name: holder for name in names if (holder := _holder(name)) is not None}
@@ -109,7 +109,7 @@ def _holder(name: str) -> str | None:
 
 
 def _still_there(name: str, descriptor: int) -> bool:
-    """A cleaner of temporary files may have removed the name while we waited; a lock that others cannot find is useless."""
+    """Whether the name is still that of our file: a cleaner of temporary files may have removed it while we waited."""
     try:
         return os.path.samestat((directory() / name).lstat(), os.fstat(descriptor))
     except FileNotFoundError:
@@ -167,4 +167,4 @@ def _remedy(path: Path) -> str:
     if path.is_symlink():
         return f"remove the link: sudo rm {path}"
     target, mode = (path, "666") if path.exists() else (path.parent, "1777")
-    return f"let every user measure: sudo chmod {mode} {target}   or use locks of your own: export {VARIABLE}=DIR"
+    return f"let every user measure: sudo chmod {mode} {target}   or use your own locks: export {VARIABLE}=DIR"

@@ -1,4 +1,4 @@
-"""What interleaved blocks of several arms say: one log-ratio per rebuild, its noise floor, and a finding with its interval."""
+"""The result of interleaved blocks of several arms: one log-ratio per rebuild, its noise floor, and a finding with its interval."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ BUSY, FEWEST_BUSY = 0.95, 8
 LEAST_NET = 0.1
 PLACEBO_FACTOR = math.sqrt(0.75)
 STAYING = 0.05
-"""What it can cost to lie in one place and not in another: lists of strings and of small tensors were seen to differ by so much."""
+"""What the place in memory can cost: lists of strings and of small tensors were seen to differ by this much."""
 DWARFING = math.log(1.1)
-"""A difference of more than this, with and without the blocks that were disturbed, cannot come from what disturbed them."""
+"""A difference of more than this, with and without the disturbed blocks, cannot come from the disturbance."""
 BEYOND_DOUBT = math.log(1.5)
-"""The same where every block was disturbed and no other clock can confirm it, as on a device whose clock was forced down throughout."""
+"""The same if every block was disturbed and no other clock can confirm it, as on a device with its clock forced down throughout."""
 WALL, CPU = "wall", "thread CPU"
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
@@ -64,10 +64,10 @@ class Rounds:
         return replace(self, **fewer)
 
     def clock(self, arms: Sequence[int]) -> str:
-        """Wall time of the undisturbed blocks; where most pairs were disturbed, the thread's own CPU time of all blocks.
+        """Wall time of the undisturbed blocks; if most pairs were disturbed, the thread's own CPU time of all blocks.
 
-        CPU time stands for wall time only where an undisturbed call of either arm is busy all the time: work that one of
-        them hands to other threads would pass for none.
+        CPU time replaces wall time only if an undisturbed call of either arm is busy all the time: work that one of
+        them hands to other threads would not be counted.
         """
         mine = np.isin(self.arm, arms)
         clean = mine & ~self.disturbed
@@ -82,8 +82,8 @@ class Rounds:
     def ratios(self, base: int, head: int, clock: str) -> tuple[Floats, Bools]:
         """Two log-ratios head/base per round, one from each half of it, with the mask of undisturbed ones.
 
-        All arms have the same overhead taken off: two figures for it would differ by their noise, and that difference
-        would pass for one between the arms.
+        The same overhead is subtracted from all arms: two figures for it would differ by their noise, and that would look
+        like a difference between the arms.
         """
         taken = self.seconds if clock == WALL else self.cpu
         rows, half = np.arange(len(taken)), self.arm.shape[1] // 2
@@ -98,7 +98,7 @@ class Rounds:
         return times[1] - times[0], clean
 
     def centres(self, base: int, head: int, clock: str) -> dict[int, float]:
-        """The median log-ratio of each group with enough undisturbed pairs; the others are left out by that cause."""
+        """The median log-ratio of each group with enough undisturbed pairs; other groups are left out."""
         ratios, clean = self.ratios(base, head, clock)
         found = {}
         for number in self.groups:
@@ -109,7 +109,7 @@ class Rounds:
         return found
 
     def rows(self, head: int, clock: str) -> tuple[Floats, Floats]:
-        """Per group how far each arm lies from the mean of the others, the head first; and the base built again against the base."""
+        """Per group the distance of each arm from the mean of the others, the head first; and of the base built again from the base."""
         direct = self.centres(0, head, clock)
         if self.placebo is None:
             values = np.asarray(list(direct.values()))
@@ -123,7 +123,7 @@ class Rounds:
     def time(self, number: int, clock: str) -> Figure:
         """What a call of one arm takes in these blocks: the median over groups of their medians, less the overhead with its doubt.
 
-        Fewer than six groups give no interval; what cannot be told from an empty call is less than so much, as in a record.
+        Fewer than six groups give no interval; a time like that of an empty call has only an upper bound, as in a record.
         """
         taken = (self.seconds if clock == WALL else self.cpu) / self.calls[number]
         mine = self.arm == number
@@ -137,7 +137,7 @@ class Rounds:
     def doubted(self, interval: Interval, head: int) -> Interval:
         """The interval widened by the uncertainty of the overhead: it was subtracted from both arms, and matters more the shorter they are.
 
-        An arm that cannot be told from an empty call may be shorter than any other by any factor.
+        An arm that cannot be distinguished from an empty call may be shorter than any other by any factor.
         """
         if not self.doubt:
             return interval
@@ -151,7 +151,7 @@ class Rounds:
         return replace(interval, low=interval.low + min(0.0, *shifts), high=interval.high + max(0.0, *shifts))
 
     def discarded(self, arms: Iterable[int]) -> list[float]:
-        """Share of each arm's blocks that something disturbed."""
+        """Share of each arm's blocks that were disturbed."""
         return [float(self.disturbed[self.arm == number].mean()) if np.any(self.arm == number) else 0.0 for number in arms]
 
 
@@ -170,15 +170,15 @@ class Finding:
 
     @property
     def ratio(self) -> Interval:
-        """As a ratio of times."""
+        """The interval as a ratio of times."""
         low, high = (math.exp(min(50.0, max(-50.0, end))) for end in (self.interval.low, self.interval.high))
         return Interval(math.exp(self.interval.centre), low, high, self.interval.n)
 
 
 def find(rounds: Rounds, head: int = 1, *, peeked: bool = False, share: float = 1.0) -> Finding:
-    """Weigh one head against the base; `peeked` when the evidence decided when to stop, which the interval must survive.
+    """Compare one head with the base; `peeked` if the evidence decided when to stop, for which the interval must allow.
 
-    `share` is the part of the fixed interval's error that this look may spend where there are several.
+    `share` is the part of the fixed interval's error that this look may spend if there are several.
     """
     clock, notes, mixed = rounds.clock([0, head]), [], False
     rows, between = rounds.rows(head, clock)
@@ -201,7 +201,7 @@ def find(rounds: Rounds, head: int = 1, *, peeked: bool = False, share: float = 
         hull = _hull(interval, rounds.doubted(bounds(every, spread, peeked=peeked, share=share)[0], head))
         if hull.low > DWARFING or hull.high < -DWARFING:
             how = "by wall time and by the thread's CPU time" if mixed else "with and without them"
-            notes.append(f"{max(lost):.0%} of blocks were disturbed; the difference stays {how}, and the interval holds both")
+            notes.append(f"{max(lost):.0%} of blocks were disturbed; the difference stays {how}, and the interval covers both")
             interval, lost = hull, [0.0, 0.0]
     elif min(lost) > MOST_DISCARDED and (interval.low > BEYOND_DOUBT or interval.high < -BEYOND_DOUBT):
         notes.append(f"{max(lost):.0%} of blocks were disturbed, in both arms; so large a difference does not come from that")
@@ -210,17 +210,17 @@ def find(rounds: Rounds, head: int = 1, *, peeked: bool = False, share: float = 
 
 
 def _all_blocks(rounds: Rounds) -> Rounds:
-    """All blocks, whatever happened in them."""
+    """The rounds with all blocks marked as undisturbed."""
     return replace(rounds, disturbed=np.zeros_like(rounds.disturbed))
 
 
 def _hull(one: Interval, other: Interval) -> Interval:
-    """What either of two intervals holds."""
+    """The smallest interval that covers both."""
     return replace(one, low=min(one.low, other.low), high=max(one.high, other.high))
 
 
 def bounds(rows: Floats, others: Sequence[Spread] = (), *, peeked: bool = False, share: float = 1.0) -> tuple[Interval, float, float]:
-    """The interval over rebuilds, its p-value and the evidence: half of the error for the e-process, half for all fixed looks together."""
+    """The interval over rebuilds, its p-value and the evidence: half of the error for the e-process, half for all fixed looks."""
     strength = float(strongest(rows)[0])
     sure = sure_interval(rows, ALPHA / 2)
     if peeked:
@@ -239,7 +239,7 @@ def unmoved(found: Finding, kinds: Sequence[str]) -> Finding:
 
 
 def _both(fixed: Interval, sure: Interval) -> Interval:
-    """What neither of two intervals excludes; each may be wrong in half of the cases that are allowed to be."""
+    """The overlap of two intervals; each may be wrong in half of the allowed cases."""
     low, high = max(fixed.low, sure.low), min(fixed.high, sure.high)
     if low > high:
         return sure
@@ -247,7 +247,7 @@ def _both(fixed: Interval, sure: Interval) -> Interval:
 
 
 def fixed_interval(rows: Floats, others: Sequence[Spread], alpha: float) -> tuple[Interval, float]:
-    """The interval at the end of a budget, with its p-value: Student's, widened where the randomisation test excludes less."""
+    """The interval at the end of a budget, with its p-value: Student's, widened if the randomisation test excludes less."""
     interval, p = t_interval(rows[:, 0], others, alpha), t_p_value(rows[:, 0], others)
     swapped = swap_interval(rows, alpha)
     if swapped is None:

@@ -1,4 +1,4 @@
-"""One request of text generation: when each token of each row came, in whole nanoseconds, and the times that follow from that."""
+"""One request of text generation: when each token of each row came, in whole nanoseconds, and the times computed from that."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from steelyard.model.task import Reading
 class Stamps:
     """The host's clock at the start of a request, at each token of each row, and at its end.
 
-    Rows that come together, as those of one batch do, are one row here, and `together` says how many they are.
+    Rows that come together, such as those of one batch, are one row here, and `together` is their number.
     """
 
     start: int
@@ -26,7 +26,7 @@ class Stamps:
     def reading(self, tokens: int) -> Reading:
         """The time to the first token, those between tokens, the rest, and the whole; they must add up, for every row.
 
-        `itl` is the median of the times between tokens of a request and `tpot` their mean; over rows that come apart, the median row.
+        `itl` is the median of a request's times between tokens and `tpot` their mean; if rows come separately, of the median row.
         """
         if not self.rows:
             raise SteelyardError("no token came")
@@ -45,8 +45,8 @@ class Stamps:
     def _gaps(self, row: Sequence[int], tokens: int) -> list[int]:
         if len(row) != tokens:
             raise SteelyardError(
-                f"{len(row)} tokens came where {tokens} were asked for",
-                why="it ended early" if len(row) < tokens else "it went on after the last",
+                f"{len(row)} tokens came instead of {tokens}",
+                why="generation ended early" if len(row) < tokens else "generation went on after the last one",
             )
         gaps = [later - earlier for earlier, later in pairwise(row)]
         first, tail = row[0] - self.start, self.end - row[-1]

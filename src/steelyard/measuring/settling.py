@@ -1,8 +1,8 @@
-"""When a comparison has settled its margin, how long it may go on until it has, and what looking more than once costs.
+"""When a comparison has settled its margin, how long it may continue until then, and what looking more than once costs.
 
-A budget that is spent says nothing about the question: whether the difference is inside the margin or beyond it. Where the
-interval does not say, measuring goes on, and one looks again at moments that are fixed beforehand. Each look may be wrong, so
-each spends a share of the error that is allowed in all.
+A spent budget does not answer the question: whether the difference is inside the margin or beyond it. If the interval does not
+answer it either, measuring continues, with looks at moments that are fixed beforehand. Each look may be wrong, so
+each uses a share of the error that is allowed in total.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from steelyard.measuring.stats import Interval, t_quantile
 from steelyard.model.pair import ALPHA, MARGIN
 
 SETTLED, BUDGET, TIMEOUT = "settled", "budget", "timeout"
-BROKEN_OFF = "it was not settled within its budget, and could not go on: {}"
+BROKEN_OFF = "it was not settled within its budget, and could not continue: {}"
 FIRST_SHARE = 0.75
 PARTS = (0.25, 0.5, 1.0)
 HOPE = 2.0
@@ -23,7 +23,7 @@ FARTHEST = 1000.0
 
 
 def settled(interval: Interval, margin: float) -> bool:
-    """Whether an interval of a log-ratio lies inside the margin or wholly beyond it; anything else decides nothing."""
+    """Whether an interval of a log-ratio is inside the margin or wholly beyond it; otherwise nothing is decided."""
     low, high, edge = interval.low, interval.high, math.log1p(margin)
     return (low >= -edge and high <= edge) or low > edge or high < -edge
 
@@ -32,8 +32,8 @@ def settled(interval: Interval, margin: float) -> bool:
 class Looks:
     """When a comparison is looked at, and how much of the fixed interval's error each look may spend.
 
-    `extension` is how many times the first effort may be added to it. Most of the error is spent at the first look, which
-    most comparisons need alone; without an extension, all of it.
+    `extension` is how many times the first effort may be added to it. Most of the error is spent at the first look, because
+    most comparisons need no other; without an extension, all of it.
     """
 
     extension: float
@@ -44,23 +44,23 @@ class Looks:
         return (1.0, *(1 + part * self.extension for part in PARTS)) if self.extension > 0 else (1.0,)
 
     def share(self, look: int) -> float:
-        """The part of the error for one look, counted from 0; all of them together have no more than the whole."""
+        """The share of the error for one look, counted from 0; all shares add up to at most 1."""
         if len(self.at) == 1:
             return 1.0
         return FIRST_SHARE if look == 0 else (1 - FIRST_SHARE) / len(PARTS)
 
     def progress(self, look: int, done: float) -> tuple[str, float]:
-        """What to say on the way to a look when so many times the first effort is done, and how far it is at most."""
+        """The progress message before a look, when `done` times the first effort is spent, and the share that is done at most."""
         if look == 0:
             return "weighing", min(1.0, done)
-        return "measuring on, not settled yet", min(1.0, (done - 1) / (self.at[-1] - 1))
+        return "still measuring, not settled yet", min(1.0, (done - 1) / (self.at[-1] - 1))
 
 
 def goes_on(interval: Interval, margin: float, spent: float, left: float) -> bool:
-    """Whether more effort is spent on a comparison that may have `left` as much again as `spent`.
+    """Whether more effort is spent on a comparison that has spent `spent` and has `left` seconds.
 
-    Where the direction is certain and the size is not, always: that is what a gate is asked. Where nothing is certain, if what is left
-    has a chance to settle it.
+    If the direction is certain and the size is not, always, because a gate needs the size. If nothing is certain, only if the
+    rest may settle it.
     """
     if left <= 0 or settled(interval, margin):
         return False
@@ -82,5 +82,5 @@ def needed_seconds(interval: Interval, spent: float, margin: float = MARGIN) -> 
 
 
 def ending(reason: str, look: int, *, decided: bool) -> str:
-    """What ended a comparison at a look: having settled it in its extension, or else what it ran out of."""
+    """Why a comparison ended at a look: settled in its extension, or else what it ran out of."""
     return SETTLED if decided and look else reason

@@ -1,4 +1,4 @@
-"""A recorded step as a benchmark: each of its calls once, as an experiment, weighted by how often it came."""
+"""A recorded step as an experiment: each distinct call once, weighted by how often it occurred."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MOST_THREADS, LONGEST = 4096, 1e6
 
 
 def callable_calls(trace: Trace) -> tuple[list[UniqueCall], list[str]]:
-    """The calls of a step that a config can hold, those of the most recorded time first, and a line for each that it cannot."""
+    """The calls of a step that a config can express, longest recorded time first, and a line for each call that it cannot."""
     calls = unique_calls(trace.outermost)
     fine = sorted((call for call in calls if call.spec is not None), key=lambda call: (-(call.recorded or 0), call.first))
     lost = [
@@ -31,7 +31,7 @@ def callable_calls(trace: Trace) -> tuple[list[UniqueCall], list[str]]:
 
 
 def experiment(trace: Trace, calls: Sequence[UniqueCall]) -> Experiment:
-    """One matrix for each call, with its weight; a run of it predicts the step."""
+    """An experiment with a matrix and a weight for each call; a run of it predicts the step."""
     device = "cuda" if any(ref.device.startswith("cuda") for node in trace.outermost for ref in _tensors(node)) else "cpu"
     known = noted(trace.path)
     matrices = tuple(
@@ -40,7 +40,7 @@ def experiment(trace: Trace, calls: Sequence[UniqueCall]) -> Experiment:
     )
     recorded = known.step or step_time(trace)
     times = [call.recorded for call in calls if call.recorded is not None]
-    words = f"{number_of(sum(call.count for call in calls), 'call')}, {len(calls)} of them different"
+    words = f"{number_of(sum(call.count for call in calls), 'call')}, {len(calls)} of them distinct"
     if recorded is not None:
         words += f"; the step took {quantity(recorded, 's')} when it was recorded, {quantity(sum(times), 's')} of it in these calls"
     return Experiment(trace.path.name, words, matrices, recorded=recorded)
@@ -53,14 +53,14 @@ def _tensors(node: Any) -> Iterator[Any]:
 
 @dataclass(frozen=True)
 class NotedRun:
-    """What was written down beside a trace: the threads of its process, and how long a step took there unobserved, in seconds."""
+    """What was recorded beside a trace: the threads of its process, and how long a step took unobserved, in seconds."""
 
     threads: int = 1
     step: float | None = None
 
 
 def noted(trace: Path) -> NotedRun:
-    """What lies beside a trace in its `environment.json`; without it, one thread and no recorded time."""
+    """The content of a trace's `environment.json`; without that file, one thread and no recorded time."""
     path = trace.with_name(f"{trace.name.removesuffix('.gz').removesuffix('.json')}.environment.json")
     try:
         found = json.loads(read_text(path, CONFIG))

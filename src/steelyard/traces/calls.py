@@ -1,4 +1,4 @@
-"""Recorded operators as calls that can be made again: arguments in the grammar of PARAM's configs, and how often each call came."""
+"""Recorded operators as calls that can be repeated: arguments in the grammar of PARAM's configs, and the count of each call."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from steelyard.traces.steps import Trace
 
 Spec = dict[str, Any]
 WORDS = {"float32": "float", "float64": "double", "int32": "int", "int64": "long"}
-"""Element types whose name in a config is not PyTorch's."""
+"""Element types whose name in a config differs from PyTorch's."""
 SCALAR_TYPES: Mapping[int, str] = {
     0: "uint8", 1: "int8", 2: "int16", 3: "int32", 4: "int64", 5: "float16", 6: "float32", 7: "float64", 8: "complex32", 9: "complex64",
     10: "complex128", 11: "bool", 15: "bfloat16", 23: "float8_e5m2", 24: "float8_e4m3fn", 25: "float8_e5m2fnuz", 26: "float8_e4m3fnuz",
@@ -27,14 +27,14 @@ MEMORY_FORMATS = {0: "contiguous_format", 1: "preserve_format", 2: "channels_las
 NUMBERED: Mapping[str, tuple[str, Mapping[int, str]]] = {
     "ScalarType": ("dtype", SCALAR_TYPES), "Layout": ("layout", LAYOUTS), "MemoryFormat": ("memory_format", MEMORY_FORMATS),
 }  # fmt: skip
-"""Types that a trace has as numbers: what they are in a config, and what each number means."""
+"""Types that a trace has as numbers: their names in a config, and the meaning of each number."""
 INDEXES: Mapping[str, tuple[int, int, int | None]] = {
     "aten::embedding": (1, 0, 0), "aten::embedding_dense_backward": (1, -1, None), "aten::index_select": (2, 0, None),
     "aten::gather": (2, 0, None), "aten::nll_loss_forward": (1, 0, 1), "aten::nll_loss_nd": (1, 0, 1), "aten::nll_loss": (1, 0, 1),
     "aten::nll_loss_backward": (2, 1, 1), "aten::cross_entropy_loss": (1, 0, 1), "aten::embedding_bag": (1, 0, 0),
     "aten::_embedding_bag": (1, 0, 0), "aten::one_hot": (0, -1, None), "aten::nll_loss2d_forward": (1, 0, 1),
 }  # fmt: skip
-"""Operators with an argument that points into another: its place, the place of the other, and the dimension it points into."""
+"""Operators with an argument that indexes another: its place, the place of the other, and the dimension that it indexes."""
 WHOLE = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
 _MOST = 2**63 - 1
 
@@ -45,9 +45,9 @@ class NotACall(SteelyardError):
 
 @dataclass(frozen=True)
 class UniqueCall:
-    """One operator with one set of arguments: how often it came in a step, and its recorded time in all, in seconds, where that is known.
+    """One operator with one set of arguments: how often a step has it, and its total recorded time in seconds if that is known.
 
-    `spec` is None where it cannot be called from a config; `reason` says why.
+    `spec` is None if it cannot be called from a config; `reason` says why.
     """
 
     op: str
@@ -85,7 +85,7 @@ def parameters(schema: str) -> tuple[Parameter, ...]:
 
 
 def _parted(text: str) -> Iterator[str]:
-    """The parts between commas, up to the parenthesis that closes the whole; commas inside brackets do not separate."""
+    """Yield the parts between commas, up to the parenthesis that closes the list; commas inside brackets do not separate."""
     depth, part = 0, ""
     for letter in text:
         if letter == ")" and not depth:
@@ -101,7 +101,7 @@ def _parted(text: str) -> Iterator[str]:
 
 
 def spec_of(node: TraceNode) -> Spec:
-    """A node's arguments as a config has them; an argument that a config cannot express is refused with the reason."""
+    """A node's arguments as in a config; raise with the reason if a config cannot express one."""
     if node.is_communication:
         raise NotACall("it is a message between processes")
     if node.is_triton:
@@ -126,14 +126,14 @@ def spec_of(node: TraceNode) -> Spec:
 
 @dataclass
 class _Arguments:
-    """One argument of a node being described; `tensor` counts the tensors before it, by which ranges are recorded."""
+    """Describes one argument of a node; `tensor` counts the tensors before it, because ranges are recorded by that count."""
 
     node: TraceNode
     place: int
     tensor: int
 
     def spec(self, argument: TraceArgument, kind: str) -> Spec:
-        """Its description."""
+        """The description of an argument for a config."""
         if argument.kind == "tensor":
             return self._tensor(argument.value)
         if argument.kind in ("list", "tuple"):
@@ -151,9 +151,9 @@ class _Arguments:
         if argument.kind == "other" or (isinstance(argument.value, str) and argument.value.startswith("<")):
             raise NotACall(f"an argument of type {argument.recorded[:40]} is not recorded")
         if argument.kind == "int" and abs(argument.value) > _MOST:
-            raise NotACall("a number that does not fit 64 bits")
+            raise NotACall("a number does not fit 64 bits")
         if argument.kind == "float" and not math.isfinite(argument.value):
-            raise NotACall("a config cannot hold a number that is not finite")
+            raise NotACall("a config cannot have a number that is not finite")
         return {"type": {"float": "double"}.get(argument.kind, argument.kind), "value": argument.value}
 
     def _tensor(self, ref: TensorRef) -> Spec:
@@ -162,7 +162,7 @@ class _Arguments:
         place = self.tensor
         self.tensor += 1
         if ref.dtype not in SIZES:
-            raise NotACall(f"a tensor of {ref.dtype[:40]}")
+            raise NotACall(f"a tensor has the unknown type {ref.dtype[:40]}")
         made: Spec = {"type": "tensor", "dtype": WORDS.get(ref.dtype, ref.dtype), "shape": list(ref.shape), "requires_grad": False}
         if ref.strides is not None and not _is_dense(ref):
             made["strides"] = list(ref.strides)
@@ -171,7 +171,7 @@ class _Arguments:
         return made
 
     def _whole(self, ref: TensorRef, place: int) -> Spec:
-        """How whole numbers are drawn: in the recorded range, so that an index stays one, or below the size that they point into."""
+        """How whole numbers are drawn: in the recorded range, so that indices stay valid, or below the size that they index."""
         if recorded := self.node.tensor_ranges.get(place):
             low, high = recorded[0], min(recorded[1], _MOST - 1)
             return {
@@ -198,7 +198,7 @@ class _Arguments:
 
 
 def _is_dense(ref: TensorRef) -> bool:
-    """Whether its elements lie in memory as in a new tensor of that shape."""
+    """Whether a tensor's elements are laid out in memory as in a new tensor of that shape."""
     assert ref.strides is not None
     step = 1
     for size, stride in zip(reversed(ref.shape), reversed(ref.strides), strict=True):
@@ -209,7 +209,7 @@ def _is_dense(ref: TensorRef) -> bool:
 
 
 def unique_calls(nodes: Iterable[TraceNode]) -> list[UniqueCall]:
-    """Each call once, in the order in which it came first."""
+    """Each distinct call once, in the order of first occurrence."""
     found: dict[tuple[str, str], UniqueCall] = {}
     for node in nodes:
         try:
@@ -242,7 +242,7 @@ def added(parts: Iterable[Sequence[UniqueCall]]) -> list[UniqueCall]:
 
 
 def step_time(trace: Trace) -> float | None:
-    """How long the step took when it was recorded, in seconds: its label's own time, or from the first operator to the end of the last."""
+    """The recorded duration of a step in seconds: its label's own time, or from the first operator to the end of the last."""
     timed = [node for node in trace.nodes if node.time is not None and not node.on_device]
     if not timed:
         return None

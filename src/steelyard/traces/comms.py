@@ -1,7 +1,7 @@
 """The communication of a rank in a recorded step: collectives and messages in order, with their groups, sizes and partners.
 
-PyTorch records a call as an operator of `c10d`, which has its arguments, and NCCL's backend a `record_param_comms` inside of it, which
-has the group and the number of the request. Either may be missing: gloo writes the first alone, old traces the second.
+PyTorch records a call as an operator of `c10d`, which has its arguments, and NCCL's backend records a `record_param_comms` inside it,
+which has the group and the number of the request. Either may be missing: gloo writes only the first, old traces only the second.
 """
 
 from __future__ import annotations
@@ -52,13 +52,13 @@ class RankGroup:
     size: int = 0
 
     def members(self, world: int) -> tuple[int, ...]:
-        """Its ranks among so many; one that names none holds all."""
+        """The ranks of the group, of `world` ranks; all if it names none."""
         return self.ranks or tuple(range(world))
 
 
 @dataclass(frozen=True)
 class CommCall:
-    """One call: what kind, in which group, how many elements in each tensor, and who the root or the partner is, counted in the group."""
+    """One call: its kind, its group, how many elements each tensor has, and the root or partner by its index in the group."""
 
     node: int
     kind: str
@@ -72,27 +72,27 @@ class CommCall:
     tag: int = 0
     request: int | None = None
     waits: bool = False
-    """Whether the caller waited for it at once."""
+    """Whether the caller waited for it immediately."""
     start: float | None = None
 
     @property
     def itemsize(self) -> int:
-        """Bytes of an element."""
+        """The size of an element in bytes."""
         return SIZES.get(self.dtype, 1)
 
     @property
     def sent_bytes(self) -> int:
-        """What the rank hands over."""
+        """The bytes that the rank sends."""
         return sum(self.sends) * self.itemsize
 
     @property
     def received_bytes(self) -> int:
-        """What the rank is given."""
+        """The bytes that the rank receives."""
         return sum(self.receives) * self.itemsize
 
     @property
     def message_bytes(self) -> int:
-        """The whole message, as nccl-tests count it: the larger side."""
+        """The size of the message as nccl-tests counts it: the larger side."""
         return max(self.sent_bytes, self.received_bytes)
 
     @property
@@ -102,7 +102,7 @@ class CommCall:
 
 
 def bus_share(kind: str, ranks: int) -> float:
-    """The part of a message that a link carries, by the formulas of nccl-tests."""
+    """The fraction of a message that a link carries, by the formulas of nccl-tests."""
     if ranks < 2 or kind in QUIET:
         return 0.0
     if kind.startswith("all_reduce"):
@@ -112,7 +112,7 @@ def bus_share(kind: str, ranks: int) -> float:
 
 @dataclass(frozen=True)
 class RankComms:
-    """All calls of one rank's step, and the groups that its trace tells of; `unread` counts calls of unknown kinds."""
+    """All calls of one rank's step, and the groups in its trace; `unread` counts calls of unknown kinds."""
 
     path: Path
     calls: tuple[CommCall, ...]
@@ -121,7 +121,7 @@ class RankComms:
 
     @property
     def world(self) -> int:
-        """The number of ranks, as far as the trace records it."""
+        """The number of ranks, as far as the trace shows it."""
         named = [max(group.ranks, default=-1) + 1 for group in self.groups.values()]
         return max([0, *named, *(group.size for group in self.groups.values()), *(call.peer + 1 for call in self.calls if call.peer)])
 
@@ -148,12 +148,12 @@ def rank_files(folder: Path) -> dict[int, Path]:
     for item in sorted(folder.iterdir()):
         if name := _RANK_FILE.fullmatch(item.name):
             if int(name[1]) in found:
-                raise UsageError(f"{folder} has two traces of rank {int(name[1])}", do="leave one of them there")
+                raise UsageError(f"{folder} has two traces of rank {int(name[1])}", do="remove one of them")
             found[int(name[1])] = item
     if found and set(found) != set(range(len(found))):
         lacking = next(rank for rank in range(max(found)) if rank not in found)
         raise UsageError(
-            f"{folder} has no trace of rank {lacking}", why=f"it has one of rank {max(found)}", do="add rank-N.json of all ranks"
+            f"{folder} has no trace of rank {lacking}", why=f"it has one of rank {max(found)}", do="add rank-N.json for every rank"
         )
     return found
 
@@ -164,7 +164,7 @@ def read_comms(path: Path, step: int | None = None, subgraph: str = "") -> RankC
 
 
 def read_groups(path: Path) -> dict[str, RankGroup]:
-    """The groups that a trace lists; PyTorch does so once, before the first step."""
+    """The groups that a trace lists; PyTorch lists them once, before the first step."""
     found: dict[str, RankGroup] = {}
     with open_trace(path) as reader:
         for node in reader:
@@ -213,7 +213,7 @@ def comms_of(trace: Trace, groups: Mapping[str, RankGroup]) -> RankComms:
 
 
 def _recorded_by(trace: Trace, node: TraceNode) -> tuple[TraceNode | None, TraceNode | None] | None:
-    """The operator of a call and the backend's node of it; None for nodes that are no call, or belong to one that was met already."""
+    """The operator of a call and its node from the backend; None if the node is not a call, or is part of a call counted already."""
     if node.is_communication:
         quiet = _written(node) in ("wait", "init")
         around = any(other.is_communication or other.schema.startswith(SPACE) for other in trace.above(node))
@@ -225,14 +225,14 @@ def _recorded_by(trace: Trace, node: TraceNode) -> tuple[TraceNode | None, Trace
 
 
 def _written(node: TraceNode) -> str:
-    """The name of a call as it stands in the trace."""
+    """The name of a call as written in the trace."""
     if node.name != COMMUNICATION:
         return node.overload.removeprefix(SPACE)
     return next((item.value for item in node.inputs if item.kind == "str" and (kind_of(item.value) or item.value == "init")), "?")
 
 
 def kind_of(name: str) -> str | None:
-    """What a recorded name means; None where it is not known."""
+    """The kind of call that a recorded name means; None if it is unknown."""
     return _KINDS.get(re.sub(r"[^a-z]", "", name.lower().removeprefix("nccl:")))
 
 
@@ -241,7 +241,7 @@ def _elements(arguments: Iterable[TraceArgument]) -> tuple[TensorRef, ...]:
 
 
 def _of_operator(node: TraceNode) -> CommCall | None:
-    """A call from an operator of c10d, whose arguments have names."""
+    """The call of a c10d operator, from its named arguments; None if its kind is unknown."""
     kind = kind_of(node.overload.removeprefix(SPACE))
     if kind is None:
         return None
@@ -267,7 +267,7 @@ def _names(schema: str) -> list[str]:
 
 
 def _of_backend(node: TraceNode, groups: dict[str, RankGroup]) -> CommCall | None:
-    """A call from `record_param_comms`: what stands around the name of the call is the same in every schema."""
+    """The call of a `record_param_comms`: the arguments around the call's name are the same in every schema."""
     at = next((place for place, item in enumerate(node.inputs) if item.kind == "str" and kind_of(item.value)), None)
     if at is None:
         return CommCall(node.id, "init") if _written(node) == "init" else None
@@ -298,12 +298,12 @@ def _of_backend(node: TraceNode, groups: dict[str, RankGroup]) -> CommCall | Non
 
 
 def _sound(start: int, stride: int, size: int) -> bool:
-    """Whether such numbers can be those of ranks."""
+    """Whether these numbers can describe ranks."""
     return min(start, stride, size) >= 0 and start + stride * size <= _LARGEST_WORLD
 
 
 def _sides(kind: str, sends: tuple[int, ...], receives: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The tensors of both sides, where a backend names those of a call on the spot only once."""
+    """Sizes sent and received, also for kinds whose tensors a backend lists only once."""
     if kind in QUIET:
         return (), ()
     if kind in IN_PLACE:
@@ -312,7 +312,7 @@ def _sides(kind: str, sends: tuple[int, ...], receives: tuple[int, ...]) -> tupl
 
 
 def _group_name(argument: TraceArgument | None) -> str:
-    """A group's name: of itself, or the first of name and description."""
+    """A group's name: the argument itself, or the first item of a pair of name and description."""
     value = getattr(argument, "value", None)
     if isinstance(value, tuple) and value:
         value = value[0].value
@@ -320,7 +320,7 @@ def _group_name(argument: TraceArgument | None) -> str:
 
 
 def _request(argument: TraceArgument | None) -> int | None:
-    """The number of a request: of itself, or the first of number and whether it is a message."""
+    """The number of a request: the argument itself, or the first item of a pair of number and whether it is a message."""
     value = getattr(argument, "value", None)
     if isinstance(value, tuple) and value:
         value = value[0].value
@@ -339,14 +339,14 @@ def _numbers(argument: TraceArgument | None) -> tuple[int, ...]:
 
 
 def _joined(operator: CommCall | None, backend: CommCall | None) -> CommCall | None:
-    """What both know of one call."""
+    """One call from its two records, either of which may be missing."""
     if operator is None or backend is None:
         return operator or backend
     return replace(operator, group=backend.group, request=backend.request)
 
 
 def _grouped(call: CommCall, groups: Mapping[str, RankGroup]) -> CommCall:
-    """A call whose group is not recorded: the only one of the size that its tensors tell of, else the group of all."""
+    """The call, with a group if none is recorded: the only group whose size fits its tensors, else the group of all."""
     if call.group != DEFAULT_GROUP or len(groups) < 2:
         return call
     parts = len(call.receives if call.kind in ("all_gather", "all_to_all") else call.sends if call.kind == "reduce_scatter" else ())
@@ -357,7 +357,7 @@ def _grouped(call: CommCall, groups: Mapping[str, RankGroup]) -> CommCall:
 
 
 def shrunk(comms: RankComms, rank: int, world: int) -> RankComms:
-    """The calls as fewer ranks make them: groups lose the ranks that are not there, and calls to those are left out."""
+    """The calls as made by fewer ranks: groups lose the missing ranks, and calls to those are left out."""
     groups = {
         name: replace(group, ranks=tuple(other for other in group.members(comms.world) if other < world), size=0)
         for name, group in comms.groups.items()
@@ -381,7 +381,7 @@ def shrunk(comms: RankComms, rank: int, world: int) -> RankComms:
 
 
 def _fitted(call: CommCall, before: int, after: int) -> CommCall:
-    """Its sizes for fewer ranks: what holds a part for each rank holds fewer parts."""
+    """A call with its sizes for fewer ranks: tensors with a part for each rank get fewer parts."""
 
     def fewer(counts: Sequence[int]) -> tuple[int, ...]:
         return tuple(counts[:after]) if len(counts) == before > 1 else tuple(count * after // before for count in counts)

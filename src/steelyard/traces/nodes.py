@@ -1,4 +1,4 @@
-"""What a trace holds: nodes with their arguments, tensors among them by tensor and storage, and the time of each where it is known."""
+"""The content of a trace: nodes with their arguments, tensors by tensor and storage id, and the time of each node if known."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DTYPES: Mapping[str, str] = {
     "c10::Float8_e4m3fnuz": "float8_e4m3fnuz", "c10::Float8_e5m2fnuz": "float8_e5m2fnuz", "c10::Float8_e8m0fnu": "float8_e8m0fnu",
     "c10::complex<float>": "complex64", "c10::complex<double>": "complex128", "c10::complex<c10::Half>": "complex32",
 }  # fmt: skip
-"""C++ names of element types, as PyTorch records them, and its own names in Python."""
+"""PyTorch's Python names of element types, by the C++ names that it records."""
 SIZES: Mapping[str, int] = {
     "float32": 4, "float64": 8, "float16": 2, "bfloat16": 2, "int8": 1, "uint8": 1, "int16": 2, "int32": 4, "int64": 8, "bool": 1,
     "uint16": 2, "uint32": 4, "uint64": 8, "float8_e4m3fn": 1, "float8_e5m2": 1, "float8_e4m3fnuz": 1, "float8_e5m2fnuz": 1,
@@ -49,7 +49,7 @@ class BadTrace(UsageError):
 class TensorRef:
     """A tensor as a node saw it; two with one `storage` share memory, `offset` is in elements, `strides` are None in old traces.
 
-    `dtype` is PyTorch's name for it, or what was recorded where that is not known; `device` is empty in traces that do not say.
+    `dtype` is PyTorch's name, or the recorded type if that is unknown; `device` is empty in traces that do not record it.
     """
 
     tensor: int
@@ -64,12 +64,12 @@ class TensorRef:
 
     @property
     def defined(self) -> bool:
-        """Whether it is one at all: an operator may take a tensor that was never made."""
+        """Whether the tensor exists: an operator may take one that was never made."""
         return self.dtype != UNDEFINED
 
     @property
     def extent(self) -> int:
-        """How many elements of its storage it reaches over, from its offset on."""
+        """How many elements of its storage the tensor spans, from its offset on."""
         if not self.shape or self.strides is None:
             return math.prod(self.shape)
         if 0 in self.shape:
@@ -81,7 +81,7 @@ class TensorRef:
 class TraceArgument:
     """One argument or result: `kind` is tensor, list, tuple, int, float, bool, str, device, none, generator or other.
 
-    `value` is a TensorRef, a tuple of arguments, or the plain value; `recorded` is the type as it stands in the trace.
+    `value` is a TensorRef, a tuple of arguments, or the plain value; `recorded` is the type as written in the trace.
     """
 
     kind: str
@@ -89,7 +89,7 @@ class TraceArgument:
     recorded: str = ""
 
     def tensors(self) -> Iterator[TensorRef]:
-        """The tensors in it, in order."""
+        """Yield the tensors in the argument, in order."""
         if isinstance(self.value, TensorRef):
             if self.value.defined:
                 yield self.value
@@ -100,7 +100,7 @@ class TraceArgument:
 
 @dataclass(frozen=True)
 class Ports:
-    """The inputs or outputs of a node as they were recorded: a value, a shape and a type each, with strides where the schema has them."""
+    """The inputs or outputs of a node as recorded: a value, a shape and a type each, with strides if the schema has them."""
 
     values: Sequence[Any] = ()
     shapes: Sequence[Any] = ()
@@ -108,7 +108,7 @@ class Ports:
     strides: Sequence[Any] | None = None
 
     def arguments(self) -> tuple[TraceArgument, ...]:
-        """What they mean; a BadTrace says which of them means nothing."""
+        """The arguments that these ports describe; a BadTrace names the invalid one."""
         found = []
         for place, (value, shape, text) in enumerate(zip(self.values, self.shapes, self.types, strict=True)):
             strides = self.strides[place] if self.strides is not None else None
@@ -121,9 +121,9 @@ class Ports:
 
 @dataclass(frozen=True)
 class NodeTime:
-    """When a node ran and how long, in seconds, from a profiler's trace of the same step; `own` is without its children.
+    """When and how long a node ran, in seconds, from a profiler's trace of the same step; `own` is without its children.
 
-    `kernels` is the time of the device's kernels that it started itself, without those of its children.
+    `kernels` is the time of the device's kernels that the node launched itself, without those of its children.
     """
 
     start: float
@@ -137,7 +137,7 @@ class NodeTime:
 class TraceNode:
     """One recorded event: an operator, a label around others, a thread, or, in linked traces, a kernel on the device.
 
-    `parent` is the node that it ran inside; the root is its own. `attributes` are those that have no field here.
+    `parent` is the node that it ran inside; the root is its own parent. `attributes` are those that have no field here.
     """
 
     id: int
@@ -161,12 +161,12 @@ class TraceNode:
 
     @cached_property
     def inputs(self) -> tuple[TraceArgument, ...]:
-        """Its arguments in the order of its schema; a BadTrace names the node and the argument."""
+        """The arguments in the order of the schema; a BadTrace names the node and the argument."""
         return self._arguments("inputs", self.input_ports)
 
     @cached_property
     def outputs(self) -> tuple[TraceArgument, ...]:
-        """What it gave back."""
+        """The results of the node."""
         return self._arguments("outputs", self.output_ports)
 
     def _arguments(self, name: str, ports: Ports) -> tuple[TraceArgument, ...]:
@@ -177,28 +177,28 @@ class TraceNode:
 
     @property
     def is_communication(self) -> bool:
-        """A collective or a message between processes."""
+        """Whether the node is a collective or a message between processes."""
         return self.name == COMMUNICATION
 
     @property
     def is_triton(self) -> bool:
-        """A Triton kernel, whose source lies in the trace's resources."""
+        """Whether the node is a Triton kernel, whose source is in the trace's resources."""
         return self.kernel_backend == TRITON
 
     @property
     def is_operator(self) -> bool:
-        """Something that can be called again; everything else is a label around such things."""
+        """Whether the node can be called again; every other node is a label around such nodes."""
         return self.is_communication or self.is_triton or (bool(self.schema) and not self.schema.startswith("c10d::"))
 
     @property
     def overload(self) -> str:
-        """The operator with its overload, as `aten::add.Tensor`; a node without a schema by its name."""
+        """The operator with its overload, such as `aten::add.Tensor`; the node's name if it has no schema."""
         return self.schema.partition("(")[0].strip() or self.name
 
 
 @dataclass(frozen=True)
 class TypeWord:
-    """A recorded type taken apart: `GenericList[Tensor(float),None]` is a list of two."""
+    """A parsed type: `GenericList[Tensor(float),None]` is a list of two."""
 
     word: str
     dtype: str = ""
@@ -207,7 +207,7 @@ class TypeWord:
 
 @functools.lru_cache(maxsize=4096)
 def parse_type(text: str) -> TypeWord:
-    """Take a recorded type apart."""
+    """Parse a recorded type."""
     found, end = _type_at(text, 0, 0)
     if end != len(text):
         raise BadTrace(f"the type {text[:80]!r} cannot be read")
@@ -216,7 +216,7 @@ def parse_type(text: str) -> TypeWord:
 
 def _type_at(text: str, start: int, depth: int) -> tuple[TypeWord, int]:
     if depth > DEEPEST_TYPE:
-        raise BadTrace(f"a type nested more than {DEEPEST_TYPE} deep")
+        raise BadTrace(f"a type is nested more than {DEEPEST_TYPE} deep")
     end = start
     while end < len(text) and text[end] not in "[](),":
         end += 1
@@ -239,7 +239,7 @@ def _type_at(text: str, start: int, depth: int) -> tuple[TypeWord, int]:
 
 
 def _closing(text: str, start: int) -> int:
-    """Where the parenthesis at `start` ends: `Tensor(nullptr (uninitialized))` has others inside."""
+    """The place that closes the parenthesis at `start`: `Tensor(nullptr (uninitialized))` has others inside."""
     depth = 0
     for place in range(start, len(text)):
         depth += (text[place] == "(") - (text[place] == ")")
@@ -259,10 +259,10 @@ def _argument(kind: TypeWord, value: Any, shape: Any, strides: Any) -> TraceArgu
 
 def _sequence(kind: TypeWord, value: Any, shape: Any, strides: Any) -> TraceArgument:
     if not isinstance(value, list):
-        raise BadTrace(f"a {kind.word} whose value is not a list")
+        raise BadTrace(f"the value of a {kind.word} is not a list")
     items = kind.items or ()
     if len(items) != len(value):
-        raise BadTrace(f"a {kind.word} of {len(items)} whose value has {len(value)}")
+        raise BadTrace(f"the value of a {kind.word} of {len(items)} has {len(value)} items")
     shapes = shape if isinstance(shape, list) and len(shape) == len(value) else [[]] * len(value)
     inner = strides if isinstance(strides, list) and len(strides) == len(value) else [None if strides is None else []] * len(value)
     parts = tuple(_argument(*part) for part in zip(items, value, shapes, inner, strict=True))
@@ -274,15 +274,15 @@ def _tensor(dtype: str, value: Any, shape: Any, strides: Any) -> TensorRef:
     if not dtype or dtype.startswith("nullptr"):
         return TensorRef(0, 0, 0, 0, 0, "", UNDEFINED, ())
     if not isinstance(value, list) or len(value) not in (5, 6):
-        raise BadTrace("a tensor that is not given by 5 or 6 numbers", why="tensor, storage, offset, elements, element size, device")
+        raise BadTrace("a tensor does not have 5 or 6 numbers", why="tensor, storage, offset, elements, element size, device")
     tensor, storage, offset, numel, itemsize = (count(item, "a tensor's id") for item in value[:5])
     device = value[5] if len(value) == 6 else ""
     if not isinstance(device, str):
-        raise BadTrace("a tensor's device that is not text")
+        raise BadTrace("a tensor's device is not text")
     sizes = _sizes(shape, "shape")
     steps = None if strides is None else _sizes(strides, "strides")
     if steps is not None and len(steps) != len(sizes):
-        raise BadTrace(f"a tensor with {len(sizes)} dimensions and {len(steps)} strides")
+        raise BadTrace(f"a tensor has {len(sizes)} dimensions and {len(steps)} strides")
     return TensorRef(tensor, storage, offset, numel, itemsize, device, DTYPES.get(dtype, dtype), sizes, steps)
 
 
@@ -293,14 +293,14 @@ def _sizes(value: Any, what: str) -> tuple[int, ...]:
 
 
 def count(value: Any, what: str) -> int:
-    """A whole number that is not negative and fits 64 bits; anything else is a mistake in the trace."""
+    """The value if it is a whole number from 0 on that fits 64 bits; raise otherwise."""
     if type(value) is not int or not 0 <= value < LARGEST:
         raise BadTrace(f"{what} is {str(value)[:40] if not isinstance(value, int) else 'negative or too large'}, not a count")
     return value
 
 
 def _plain(meaning: str, value: Any) -> Any:
-    """A single value by its meaning; what PyTorch could not write, it wrote as a text in angle brackets."""
+    """A single value by its meaning; values that PyTorch could not write are texts in angle brackets."""
     if isinstance(value, str) and value.startswith("<") and value.endswith(">") and meaning != "str":
         return None if meaning in ("none", "generator") else value
     if meaning == "none" or meaning == "generator":
@@ -310,15 +310,15 @@ def _plain(meaning: str, value: Any) -> Any:
             return float(value)
         if (type(value) in (int, float) and abs(value) < 10**300) or value in (math.inf, -math.inf) or value != value:
             return float(value)
-        raise BadTrace(f"a float that is {str(value)[:40]!r}")
+        raise BadTrace(f"a float is {str(value)[:40]!r}")
     if meaning == "int":
         if type(value) is int and -LARGEST < value < LARGEST:
             return value
-        raise BadTrace("an int that is something else, or does not fit 64 bits")
+        raise BadTrace("an int is not a whole number, or does not fit 64 bits")
     if meaning == "bool":
         if type(value) is bool or value in (0, 1):
             return bool(value)
-        raise BadTrace(f"a bool that is {str(value)[:40]!r}")
+        raise BadTrace(f"a bool is {str(value)[:40]!r}")
     if meaning in ("str", "device") and not isinstance(value, str):
-        raise BadTrace(f"a {meaning} that is not text")
+        raise BadTrace(f"a {meaning} is not text")
     return value

@@ -1,4 +1,4 @@
-"""Nodes out of a trace file, one after another, whatever schema it was written in."""
+"""Read the nodes of a trace file one by one, in any known schema."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from steelyard.traces.stream import JsonWindow, opened
 SCHEMAS = ("1.0.1", "1.0.2", "1.0.3", "1.0.4", "1.1.0", "1.1.1")
 CHAKRA = "chakra"
 DENSE = 2**28
-"""Node ids below this are remembered by a bit each."""
+"""Node ids below this take one bit each."""
 LONGEST_TEXT = 2**20
-"""Of lists that Chakra's JSON form writes as text."""
+"""The longest text that is read, such as the lists that Chakra's JSON form writes as text."""
 LAUNCH = 2
-"""Values that PyTorch puts behind a Triton kernel's own, the stream and formerly the grid, and notes no strides for."""
+"""Values that PyTorch adds after a Triton kernel's own without strides: the stream and formerly the grid."""
 MICRO = 1e-6
 _SCHEMA = re.compile(r"(\d{1,4}\.\d{1,4}\.\d{1,4})(-chakra\.[0-9.]{1,20})?")
 _END = re.compile(r'\]\s*,\s*"finish_ts"\s*:\s*[0-9.]+\s*\}\s*\Z')
 _NUMBERS = {"rf_id": 0, "fw_parent": 0, "seq_id": -1, "scope": 0, "tid": 0, "fw_tid": 0}
-"""Attributes that are numbers, in the order of a node's fields, and what they are where they are missing."""
+"""Attributes that are numbers, in the order of a node's fields, with their defaults."""
 _TEXTS = ("op_schema", "kernel_backend", "kernel_file")
 _IO_KEYS = ("input", "output")
 _FLAT = {"id", "name", "parent", "inputs", "outputs", "tensor_range", *_NUMBERS, *_TEXTS} | {
@@ -38,7 +38,7 @@ _NESTED = {"id", "name", "ctrl_deps", "inputs", "outputs", "attrs", "ts", "inclu
 
 @dataclass(frozen=True)
 class TraceHeader:
-    """The metadata of a trace; what comes after its nodes is there once they were read."""
+    """The metadata of a trace; keys after its nodes are there once the nodes were read."""
 
     schema: str = ""
     pid: int = 0
@@ -50,13 +50,13 @@ class TraceHeader:
 
 @contextmanager
 def open_trace(path: Path) -> Iterator[TraceReader]:
-    """A trace to be read from its beginning: `for node in reader`."""
+    """Open a trace to read it from its beginning: `for node in reader`."""
     with opened(path) as window:
         yield TraceReader(window, path)
 
 
 def is_trace(path: Path) -> bool:
-    """Whether a file is an execution trace, by its first node; a file that cannot be read is none; opening it says why."""
+    """Whether a file is an execution trace, by its first node; False if it cannot be read (opening it says why)."""
     if not path.name.lower().endswith((".json", ".json.gz")):
         return False
     try:
@@ -77,11 +77,11 @@ class TraceReader:
 
     @property
     def position(self) -> int:
-        """How many characters were read so far."""
+        """The number of characters read so far."""
         return self._window.position
 
     def ends_whole(self) -> bool:
-        """Whether the file ends as PyTorch ends one, and said its schema first; no node can be read after this."""
+        """Whether the file ends as PyTorch ends one and named its schema first; no node can be read after this call."""
         return bool(self.header.schema and _END.search(self._window.tail()))
 
     def __iter__(self) -> Iterator[TraceNode]:
@@ -94,7 +94,7 @@ class TraceReader:
     def _whole(self) -> Iterator[TraceNode]:
         window, found, had_nodes = self._window, dict[str, Any](), False
         if window.peek() != "{":
-            raise BadTrace("not an execution trace", why="it does not begin as a JSON object does")
+            raise BadTrace("not an execution trace", why="it does not begin like a JSON object")
         window.skip("{")
         while not window.take("}"):
             key = window.value("a key")
@@ -131,11 +131,11 @@ class TraceReader:
                 return
 
     def _chakra(self, found: Mapping[str, Any]) -> Iterator[TraceNode]:
-        """Chakra's own messages as JSON: one object for the whole, and one for each node, one after another."""
+        """Yield nodes from Chakra's own messages as JSON: one object for the trace, then one for each node."""
         window = self._window
         if ("version" not in found and "metadata" not in found) or not window.peek():
             known = ", ".join(sorted(str(key)[:40] for key in found)[:8])
-            raise BadTrace("not an execution trace", why=f"it has no nodes; it holds {known or 'nothing'}")
+            raise BadTrace("not an execution trace", why=f"it has no nodes; its keys: {known or 'none'}")
         self.header = replace(self.header, schema=f"{CHAKRA} {str(found.get('version', ''))[:20]}".strip())
         while window.peek():
             yield self._node(window.value(f"node number {self.count + 1}"), _chakra)
@@ -147,14 +147,14 @@ class TraceReader:
                 raise BadTrace("it is not an object")
             node = make(data)
             if not self._ids.add(node.id):
-                raise BadTrace("its id was used by a node before it")
+                raise BadTrace("an earlier node has the same id")
             return node
         except BadTrace as error:
             raise BadTrace(f"{_which(data, self.count)}: {error.what}", why=error.why, do=error.do) from None
 
 
 def _which(data: Any, count: int) -> str:
-    """A node by its id and name, or by its place where it has none."""
+    """A node's id and name for messages, or its place if it has no id."""
     found = data.get("id") if isinstance(data, dict) else None
     if not isinstance(found, (int, str)) or (isinstance(found, int) and abs(found) >= LARGEST):
         return f"node number {count}"
@@ -163,11 +163,11 @@ def _which(data: Any, count: int) -> str:
 
 
 def _known(found: Mapping[str, Any]) -> None:
-    """Refuse a schema that cannot be read."""
+    """Raise for a schema that cannot be read."""
     schema = found.get("schema")
     match = _SCHEMA.fullmatch(schema) if isinstance(schema, str) else None
     if match is None or match[1] not in SCHEMAS:
-        said = f"schema {str(schema)[:40]!r} is not known" if "schema" in found else "it names no schema"
+        said = f"schema {str(schema)[:40]!r} is unknown" if "schema" in found else "the trace names no schema"
         raise BadTrace(said, why=f"traces of {', '.join(SCHEMAS)} and Chakra's JSON form can be read")
 
 
@@ -185,13 +185,13 @@ def _header(found: Mapping[str, Any], before: TraceHeader) -> TraceHeader:
 
 
 class _Ids:
-    """The ids seen so far: a bit for each small one, so that a million take little."""
+    """The ids seen so far, with a bit for each small one, to save memory."""
 
     def __init__(self) -> None:
         self._bits, self._large = bytearray(), set[int]()
 
     def add(self, number: int) -> bool:
-        """Whether it is new."""
+        """Add an id; return whether it is new."""
         if number >= DENSE:
             new = number not in self._large
             self._large.add(number)
@@ -223,7 +223,7 @@ def _nested(data: dict[str, Any]) -> TraceNode:
 
 
 def _flat(data: dict[str, Any]) -> TraceNode:
-    """A node of schema 1.0.1: everything is a field of its own."""
+    """A node of schema 1.0.1, which has a field for everything."""
     ports = []
     for side in _IO_KEYS:
         parts = {"values": data.get(f"{side}s", []), "shapes": data.get(f"{side}_shapes", []), "types": data.get(f"{side}_types", [])}
@@ -236,7 +236,7 @@ def _flat(data: dict[str, Any]) -> TraceNode:
 
 
 def _chakra(data: dict[str, Any]) -> TraceNode:
-    """A node of Chakra's own messages, where JSON has 64-bit numbers and lists as text and leaves out what is zero."""
+    """A node of Chakra's own messages, whose JSON has 64-bit numbers and lists as text and leaves out zeros."""
     attributes: dict[str, Any] = {}
     listed = data.get("attr") or []
     if not isinstance(listed, list):
@@ -248,7 +248,7 @@ def _chakra(data: dict[str, Any]) -> TraceNode:
         attributes[item["name"]] = _number(value) if "int" in kind.lower() else value
     before = data.get("ctrlDeps", data.get("ctrl_deps")) or []
     if not isinstance(before, list):
-        raise BadTrace("its control dependencies are no list")
+        raise BadTrace("its control dependencies are not a list")
     number = _number(data.get("id", 0))
     start, lasted = (_number(data.get(key, data.get(other))) for key, other in
                      (("startTimeMicros", "start_time_micros"), ("durationMicros", "duration_micros")))  # fmt: skip
@@ -260,7 +260,7 @@ def _chakra(data: dict[str, Any]) -> TraceNode:
 
 
 def _listed(data: Any) -> Any:
-    """The three lists of a port, which Chakra's messages hold as the text that Python prints for them."""
+    """The three lists of a port, which Chakra's messages have as text printed by Python."""
     if not isinstance(data, dict):
         return data
     found = {}
@@ -296,7 +296,7 @@ def _made(
     if type(number) is not int or not 0 <= number < LARGEST:
         raise BadTrace("its id is not a count")
     if type(parent) is not int or not 0 <= parent < LARGEST:
-        raise BadTrace("the node that it ran in is not given by its id")
+        raise BadTrace("the id of its parent is not a count")
     if not isinstance(name, str):
         raise BadTrace("its name is not text")
     rf_id, fw_parent, seq_id, scope, tid, fw_tid = (_integer(attributes.pop(key, None), key, usual) for key, usual in _NUMBERS.items())
@@ -314,7 +314,7 @@ def _integer(value: Any, key: str, usual: int) -> int:
     if value is None:
         return usual
     if type(value) is not int or not -LARGEST < value < LARGEST:
-        raise BadTrace(f"{key} is not a number of 64 bits")
+        raise BadTrace(f"{key} is not a 64-bit number")
     return value
 
 
@@ -322,16 +322,16 @@ def _text(value: Any, key: str) -> str:
     if value is None:
         return ""
     if not isinstance(value, str):
-        raise BadTrace(f"{key} is no text")
+        raise BadTrace(f"{key} is not text")
     return value
 
 
 def _ports(data: Any, side: str, behind: int = 0) -> Ports:
-    """What is listed; so many of the last values may be without strides."""
+    """The inputs or outputs of a node; the last `behind` values may lack strides."""
     if data is None:
         return Ports()
     if not isinstance(data, dict):
-        raise BadTrace(f"{side} is no object")
+        raise BadTrace(f"{side} is not an object")
     values, shapes, types, strides = (data.get(key, []) for key in ("values", "shapes", "types", "strides"))
     if not (isinstance(values, list) and isinstance(shapes, list) and isinstance(types, list)):
         raise BadTrace(f"{side} are not three lists")
@@ -342,12 +342,12 @@ def _ports(data: Any, side: str, behind: int = 0) -> Ports:
     if "strides" not in data:
         return Ports(values, shapes, types)
     if not isinstance(strides, list) or not max(0, len(values) - behind) <= len(strides) <= len(values):
-        raise BadTrace(f"{side} have {len(values)} values and other strides")
+        raise BadTrace(f"{side} have {len(values)} values, which their strides do not fit")
     return Ports(values, shapes, types, [*strides, *([] for _ in values[len(strides) :])])
 
 
 def _ranges(text: Any) -> Mapping[int, tuple[int, int]]:
-    """The least and the greatest element of each integer tensor among the inputs, counted over all tensors."""
+    """The least and the greatest element of each integer tensor, by its index among all tensors of the inputs."""
     if not text:
         return {}
     if not isinstance(text, str) or len(text) > LONGEST_TEXT:
@@ -366,7 +366,7 @@ def _ranges(text: Any) -> Mapping[int, tuple[int, int]]:
 
 
 def _time(data: Mapping[str, Any]) -> NodeTime | None:
-    """When it ran, where the trace was linked with a profiler's."""
+    """When the node ran, if the trace was linked with a profiler's."""
     if "inclusive_dur" not in data:
         return None
     values = [data.get(key, 0) for key in ("ts", "inclusive_dur", "exclusive_dur", "kernel_dur")]

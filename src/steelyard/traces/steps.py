@@ -1,4 +1,4 @@
-"""One step of a trace in memory: its nodes by id, who ran inside whom, and which operators are the outermost."""
+"""One step of a trace in memory: its nodes by id, which node ran inside which, and the outermost operators."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from steelyard.traces.nodes import STEP, BadTrace, TraceNode
 from steelyard.traces.reading import TraceHeader, TraceReader, open_trace
 
 ASIDE = ("DataLoader", "(dynamo_timed)")
-"""Parts of the names of labels around work that is not part of a step: loading data, compiling, and trying out forms of a kernel."""
+"""Parts of the names of labels around work that is not part of a step: loading data, compiling, and tuning kernels."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Trace:
 
     @cached_property
     def children(self) -> Mapping[int, Sequence[TraceNode]]:
-        """By a node's id, those that ran directly inside it, in order."""
+        """By a node's id, the nodes that ran directly inside it, in order."""
         found: dict[int, list[TraceNode]] = {}
         for node in self.nodes:
             if node.parent != node.id and node.parent in self.by_id:
@@ -40,17 +40,17 @@ class Trace:
 
     @cached_property
     def roots(self) -> Sequence[TraceNode]:
-        """Those that ran in no other node of the step."""
+        """The nodes that ran inside no other node of the step."""
         return [node for node in self.nodes if node.parent == node.id or node.parent not in self.by_id]
 
     def above(self, node: TraceNode) -> Iterator[TraceNode]:
-        """The nodes around it, from the inside out."""
+        """Yield the nodes around a node, from the inside out."""
         while node.parent != node.id and (outer := self.by_id.get(node.parent)) is not None:
             yield outer
             node = outer
 
     def below(self, node: TraceNode) -> Iterator[tuple[int, TraceNode]]:
-        """It and all that ran inside it, each with its depth, in order."""
+        """Yield a node and all nodes that ran inside it, each with its depth, in order."""
         waiting = [(0, node)]
         while waiting:
             depth, found = waiting.pop()
@@ -59,7 +59,7 @@ class Trace:
 
     @cached_property
     def outermost(self) -> Sequence[TraceNode]:
-        """The operators that ran inside no other operator, in order; without those that are not part of the step."""
+        """The operators that ran inside no other operator, in order, without work that is not part of the step."""
         found: list[TraceNode] = []
         waiting = list(self.roots)
         while waiting:
@@ -71,10 +71,10 @@ class Trace:
         return sorted(found, key=lambda node: node.id)
 
     def subgraph(self, name: str) -> Trace:
-        """The first node whose name holds the text, and all that ran inside it."""
+        """The first node whose name contains the text, and all nodes that ran inside it."""
         root = next((node for node in self.nodes if name in node.name), None)
         if root is None:
-            raise UsageError(f"no node's name holds {name!r}", do="steelyard trace tree shows the names", where=str(self.path))
+            raise UsageError(f"no node's name contains {name!r}", do="see steelyard trace tree", where=str(self.path))
         return make_trace(self.path, self.header, [node for _, node in self.below(root)], root.name)
 
     @property
@@ -87,7 +87,7 @@ class Trace:
 
 
 def make_trace(path: Path, header: TraceHeader, nodes: Iterable[TraceNode], label: str = "") -> Trace:
-    """A step from its nodes in any order; one that runs inside itself, by however many others, is refused."""
+    """A step from its nodes in any order; raise if a node runs inside itself, directly or through others."""
     ordered = sorted(nodes, key=lambda node: node.id)
     trace = Trace(path, header, ordered, label, {node.id: node for node in ordered})
     _check_circles(trace)
@@ -102,7 +102,7 @@ def _check_circles(trace: Trace) -> None:
         at: TraceNode | None = node
         while at is not None and at.id not in sound:
             if at.id in inside:
-                raise BadTrace(f"node {at.id} ({at.name[:60]}): it runs inside itself", why="parents go in a circle", where=str(trace.path))
+                raise BadTrace(f"node {at.id} ({at.name[:60]}): it runs inside itself", why="parents form a cycle", where=str(trace.path))
             chain.append(at.id)
             inside.add(at.id)
             at = trace.by_id.get(at.parent) if at.parent != at.id else None
@@ -110,7 +110,7 @@ def _check_circles(trace: Trace) -> None:
 
 
 def steps(reader: TraceReader, mark: str = STEP) -> Iterator[Trace]:
-    """The steps of a trace one after another, and what lies outside of them, each in memory by itself.
+    """Yield the steps of a trace one after another, and the nodes outside of them; only one part is in memory at a time.
 
     PyTorch writes a step's label when it ends, after everything inside; tools that sort nodes by id write it first. A trace
     without such labels is one step. `mark` is in the name of every label of a step.
@@ -146,9 +146,9 @@ def _read_through(path: Path) -> None:
 
 
 def read_trace(path: Path, step: int | None = None, subgraph: str = "") -> Trace:
-    """One step of a trace: the first, the one at a position among its steps, or all of a trace without steps; or a part of that.
+    """One step of a trace: the first, the one at position `step`, or all of a trace without steps; or the subgraph of that.
 
-    What follows the step is read only where the file does not end as it should: a trace that is cut off is still refused.
+    What follows the step is read only if the file does not end as it should, so that a trace that is cut off is still refused.
     """
     with open_trace(path) as reader:
         first: Trace | None = None

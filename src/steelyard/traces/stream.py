@@ -1,7 +1,7 @@
-"""JSON as it comes: a file's objects one at a time out of a sliding window, so that a large file takes no more memory than one of them.
+"""Read JSON as a stream: a file's objects one by one from a sliding window, so that a large file takes no more memory than an object.
 
-Libraries for this (ijson) are not in the standard library, which is all that a worker has; the standard decoder over a window is as
-fast as reading the whole file with it.
+Libraries for this (ijson) are not in the standard library, and a worker has only that; the standard decoder on a window is as fast
+as on the whole file.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from steelyard import files
 from steelyard.traces.nodes import BadTrace
 
 FILE = 16 * 2**30
-"""The most bytes of a trace, unpacked."""
+"""The largest trace that is read, in bytes when unpacked."""
 WINDOW, TAIL = 2**20, 2**10
 NEAR = 16
-"""A mistake this close to the end of the window may only be a value that goes on."""
+"""An error this close to the end of the window may just be a value that continues after it."""
 _BLANK = re.compile(r"[ \t\r\n]*")
 _GZIP = b"\x1f\x8b"
 
 
 @contextmanager
 def opened(path: Path) -> Iterator[JsonWindow]:
-    """A trace's text, gzip undone, as a window that moves over it."""
+    """Open a trace's text, unpacked if it is gzip, as a window that moves over it."""
     with files.open_named(path, do="name a trace: a .json or .json.gz file") as file:
         packed = file.peek(2)[:2] == _GZIP if hasattr(file, "peek") else False
         size = os.fstat(file.fileno()).st_size
@@ -57,11 +57,11 @@ class JsonWindow:
 
     @property
     def position(self) -> int:
-        """How many characters were taken so far."""
+        """The number of characters consumed so far."""
         return self._seen - len(self._text) + self._place
 
     def peek(self) -> str:
-        """The next character that is no blank; empty at the end of the text."""
+        """The next character that is not blank; empty at the end of the text."""
         while True:
             match = _BLANK.match(self._text, self._place)
             assert match is not None
@@ -72,22 +72,22 @@ class JsonWindow:
                 return ""
 
     def skip(self, expected: str) -> None:
-        """Step over a character that must come next."""
+        """Consume a character that must come next."""
         if (found := self.peek()) != expected:
-            raise self.broken(f"{expected!r} is expected, not {found!r}" if found else "it ends too early", cut=not found)
+            raise self.broken(f"expected {expected!r}, not {found!r}" if found else "the file ends too early", cut=not found)
         self._place += 1
 
     def take(self, character: str) -> bool:
-        """Step over a character if it comes next."""
+        """Consume a character if it comes next; return whether it did."""
         if self.peek() != character:
             return False
         self._place += 1
         return True
 
     def value(self, what: str = "a value") -> Any:
-        """The next value whole."""
+        """Consume and return the next value, complete."""
         if not self.peek():
-            raise self.broken(f"it ends where {what} is expected", cut=True)
+            raise self.broken(f"the file ends before {what}", cut=True)
         most = files.limit(files.LINE)
         while True:
             try:
@@ -109,9 +109,9 @@ class JsonWindow:
             return found
 
     def tail(self) -> str:
-        """The last characters of the text, without reading what is before them as JSON: nothing can be read after this.
+        """The last characters of the text, without parsing what is before them; nothing can be read after this call.
 
-        What is packed has to be unpacked for that, which also tells whether it can be.
+        A packed file has to be unpacked for that, which also shows whether it can be.
         """
         end = self._text[self._place :]
         if not self._over and not isinstance(self._file, gzip.GzipFile):
@@ -124,12 +124,12 @@ class JsonWindow:
         return end
 
     def broken(self, what: str, *, cut: bool = False) -> BadTrace:
-        """What is wrong at this place."""
-        do = "the file is cut off: copy or capture it again" if cut else ""
+        """The error for a mistake at this place."""
+        do = "copy or capture it again: the file is cut off" if cut else ""
         return BadTrace(what, why=f"about {self.position} characters into it", do=do, where=self.where)
 
     def _more(self, at_least: int = 0) -> bool:
-        """Move the window on; it grows with a value that does not fit, so that reading one stays linear in its size."""
+        """Move the window forward; it grows with a value that does not fit, so that reading a value takes time linear in its size."""
         if self._over:
             return False
         chunk = self._chunk(max(WINDOW, at_least))
@@ -145,7 +145,7 @@ class JsonWindow:
         return True
 
     def _count(self, more: int) -> None:
-        """So many characters more were taken out of the file; a small packed one may hold any number."""
+        """Add to the number of characters read, and raise beyond the limit; a small packed file may contain any number."""
         self._seen += more
         if self._seen > self._most:
             raise files.too_large(f"{self.where} unpacked", self._seen, self._most)
@@ -155,7 +155,7 @@ class JsonWindow:
         try:
             return self._file.read(size)
         except (OSError, EOFError, zlib.error) as error:
-            raise BadTrace("cannot be unpacked", why=str(error), do="the file is damaged or cut off", where=self.where) from None
+            raise BadTrace("cannot be unpacked", why=str(error), do="copy it again: it is damaged or cut off", where=self.where) from None
 
 
 def _constant(word: str) -> float:

@@ -1,4 +1,4 @@
-"""What is in a trace, counted: operators, messages, kernels, tensors, and what a reader should be warned of."""
+"""Count the contents of a trace: operators, messages, kernels, tensors, and problems to warn of."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ class StepTime:
 
 @dataclass(frozen=True)
 class TraceSummary:
-    """All that a trace holds, counted; tensors, storages and their bytes are those of its largest step.
+    """Counts of all that is in a trace; tensors, storages and their bytes are those of its largest step.
 
-    `problems` are nodes whose arguments mean nothing, and messages that name no process group.
+    `problems` are nodes with invalid arguments, and messages that name no process group.
     """
 
     path: Path
@@ -72,7 +72,7 @@ class TraceSummary:
 
 
 def summarise(path: Path) -> TraceSummary:
-    """Read a trace once and count what is in it, every argument of every node looked at."""
+    """Read a trace once and count what is in it, checking every argument of every node."""
     found = _Count()
     with open_trace(path) as reader:
         for part in steps(reader):
@@ -82,7 +82,7 @@ def summarise(path: Path) -> TraceSummary:
 
 
 def operators(parts: Iterable[Trace], *, inner: bool = False) -> list[OperatorCount]:
-    """Operators by recorded time, else by count, the largest first; with `inner` those that ran inside others too."""
+    """Operators by recorded time, else by count, the largest first; with `inner` also those that ran inside others."""
     calls = added([unique_calls([node for node in part.nodes if node.is_operator] if inner else part.outermost) for part in parts])
     groups: dict[str, list[UniqueCall]] = {}
     for call in calls:
@@ -96,7 +96,7 @@ def operators(parts: Iterable[Trace], *, inner: bool = False) -> list[OperatorCo
 
 
 def process_groups(node: TraceNode) -> list[Mapping[str, Any]]:
-    """The process groups that PyTorch notes at the beginning of a trace."""
+    """The process groups that PyTorch records at the beginning of a trace."""
     text = next((item.value for item in node.inputs if isinstance(item.value, str)), "")
     try:
         data = json.loads(text)
@@ -123,7 +123,7 @@ class _Count:
         self.problems: list[str] = []
 
     def add(self, part: Trace) -> None:
-        """Count one step, or what lies outside of steps."""
+        """Count one step, or the nodes outside of steps."""
         outermost = len(part.outermost)
         self.counts["outermost"] += outermost
         if part.label:
@@ -163,10 +163,10 @@ class _Count:
             self.problems.append(text)
 
     def told(self, path: Path) -> TraceSummary:
-        """What was counted."""
+        """The summary of what was counted."""
         counts = self.counts
         if not counts["nodes"]:
-            self._problem("it has no nodes")
+            self._problem("the trace has no nodes")
         more = counts["problems"] - len(self.problems)
         return TraceSummary(
             path, TraceHeader(), counts["nodes"], counts["operators"], counts["outermost"], counts["communications"], counts["triton"],
@@ -177,7 +177,7 @@ class _Count:
 
 
 def group_of(node: TraceNode) -> str | None:
-    """The process group that a message belongs to: an attribute in newer traces, in older ones an argument that is a pair of texts."""
+    """The process group of a message: an attribute in newer traces, an argument that is a pair of texts in older ones."""
     for key in GROUP_KEYS:
         if (name := node.attributes.get(key)) is not None:
             return str(name)

@@ -89,7 +89,7 @@ def test_two_files_are_compared_and_a_slower_one_fails_the_gate(tmp_path: Path, 
 
 
 def test_a_summary_is_no_file_of_times_and_says_which_is(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match="a summary holds no times"):
+    with pytest.raises(StoreError, match="a summary has no times"):
         read(tmp_path, {"run_metadata": {}, "benchmark_results": {}})
 
 

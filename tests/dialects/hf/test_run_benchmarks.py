@@ -217,7 +217,7 @@ def test_help_names_every_option_of_the_readme(capsys: pytest.CaptureFixture[str
 
 
 def test_wrong_input_is_told_and_has_the_originals_exit_code(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run("--include", "nothing") == 1 and "no benchmark is left" in capsys.readouterr().err
+    assert run("--include", "nothing") == 1 and "leave no benchmark" in capsys.readouterr().err
     assert run("--include", "nothing", "--strict-exit") == NOTHING
     assert run("--benches-dir", "nowhere") == 1 and "there is no folder 'nowhere'" in capsys.readouterr().err
     assert run("--benches-dir", "nowhere", "--strict-exit") == USAGE

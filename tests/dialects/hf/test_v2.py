@@ -135,8 +135,8 @@ def test_configs_of_a_file_are_laid_under_the_sizes_of_the_command_line() -> Non
         ('{"compile_kwargs": {"mode": "fast"}}', "expected one of default, reduce-overhead"),
         ('{"attn_implementation": "flash"}', "attn_implementation: expected one of flash_attention_2"),
         ('{"kernelize": 1, "warmup_iterations": -1}', "2 mistakes"),
-        ("[]", "it holds no config"),
-        ("[1]", "a config is a JSON object"),
+        ("[]", "the file has no config"),
+        ("[1]", "the config is not a JSON object"),
         ("{", "x.json"),
     ],
 )
@@ -149,7 +149,7 @@ def test_a_wrong_value_in_a_file_is_told_with_file_and_key(text: str, said: str)
 
 def test_an_unknown_key_is_told_and_left_alone_as_the_original_does() -> None:
     Path("x.json").write_text('{"kernelise": true}')
-    assert levels.read_configs(Path("x.json")) == ([LevelConfig()], ["x.json  kernelise: unknown key, left alone; did you mean kernelize?"])
+    assert levels.read_configs(Path("x.json")) == ([LevelConfig()], ["x.json  kernelise: unknown key, ignored; did you mean kernelize?"])
 
 
 def test_wrong_command_lines_are_refused(capsys: pytest.CaptureFixture[str]) -> None:

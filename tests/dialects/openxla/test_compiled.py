@@ -113,8 +113,8 @@ def test_artifacts_are_fetched_from_where_definitions_keep_them(tmp_path: Path, 
     assert sorted(path.name for path in (tmp_path / "there").iterdir()) == ["FROM_ALL", "HAD"]
     told = errors(tmp_path / "r.json")
     assert told["GONE"].startswith("failed: no artifacts at") and told["HAD"] == "unsupported: the folder has no program that iree runs"
-    assert told["OTHER"].startswith(f"failed: {place}/HAD holds no artifacts of OTHER")
-    assert (told["../UP"], told["A|B"]) == ("failed: '../UP' is not a name for a folder", "failed: 'A|B' is not a name for a folder")
+    assert told["OTHER"].startswith(f"failed: {place}/HAD has no artifacts of OTHER")
+    assert (told["../UP"], told["A|B"]) == ("failed: '../UP' is not a valid folder name", "failed: 'A|B' is not a valid folder name")
     assert told["FROM_ALL"] == told["HAD"]
 
 

@@ -69,10 +69,10 @@ def test_what_models_of_theirs_are_helped_by(tmp_path: Path, monkeypatch: pytest
     with serving(tmp_path) as site:
         made = utils.download_and_read_img(f"{site.url}/red.png", width=20, height=10)
         assert made.size == (20, 10) and made.getpixel((3, 3)) == (250, 0, 0)
-        with pytest.raises(Unsupported, match="cannot be had"):
+        with pytest.raises(Unsupported, match="cannot be downloaded"):
             utils.download_and_read_img(f"{site.url}/blue.png")
         monkeypatch.setenv(OFFLINE, "1")
-        with pytest.raises(Unsupported, match="nothing is to be downloaded"):
+        with pytest.raises(Unsupported, match="--no-download is set"):
             utils.download_and_read_img(f"{site.url}/red.png")
     with pytest.raises(UsageError, match="not an http address"):
         utils.download_and_read_img("file:///etc/passwd")

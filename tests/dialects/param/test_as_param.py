@@ -161,7 +161,7 @@ class TestWithoutRunning:
         [
             (["-r", "torch.ngg|0|0|0"], "no config has the resume id 'torch.ngg|0|0|0'\n  did you mean torch.neg|0|0|0"),
             (["-s", "torch.neg|0|0|9"], "no config has the stop id"),
-            (["-r", "torch.neg|0|0|1", "-s", "torch.neg|0|0|0"], "nothing lies between"),
+            (["-r", "torch.neg|0|0|1", "-s", "torch.neg|0|0|0"], "there is no config between"),
             (["--file", "missing.py"], "missing.py  there is no such file"),
             (["-o", "config.json"], "config.json:1  is not an output file"),
             (["-d", "cuda:77"], "torch cannot use the device 'cuda:77'"),
@@ -214,7 +214,7 @@ class TestLeniency:
     def test_results_that_are_overwritten_are_told_of(self, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
         write(neg(1))
         assert as_param("-w", "0", "-i", "0") == 0 and "overwritten" not in capsys.readouterr().err
-        assert as_param("-w", "0", "-i", "0") == 0 and "out.json holds older results, which are overwritten" in capsys.readouterr().err
+        assert as_param("-w", "0", "-i", "0") == 0 and "out.json has older results, which are overwritten" in capsys.readouterr().err
 
     def test_a_flag_with_another_word_lists_the_words_it_takes(self, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
         write(neg(1))

@@ -193,7 +193,7 @@ def test_what_cannot_be_had_is_said_before_the_run(options: Options, tmp_path: P
     for wrong, words in [
         ({"ncu_bin": "no-such-ncu"}, "--ncu needs Nsight Compute, and there is no 'no-such-ncu'"),
         ({"nsys": True, "nsys_bin": "no-such-nsys"}, "--nsys needs Nsight Systems"),
-        ({"ncu_iteration": 0}, "at least 1"),
+        ({"ncu_iteration": 0}, "--ncu-iteration is 0"),
         ({"ncu_args_file": str(tmp_path / "absent")}, "no such file"),
         ({"ncu_args_file": str(tmp_path / "args")}, "cannot read a file of options"),
         ({"batch_cmd": "'open"}, "cannot be read"),

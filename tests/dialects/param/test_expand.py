@@ -165,7 +165,7 @@ COPIES: list[tuple[Any, str]] = [
     ([{"shape": [0, [7, 0]]}], "there is no argument 7 to copy from"),
     ([{"shape": [0, ["k", 0]]}], "there is no argument 'k' to copy from"),
     ([{"shape": [0, [0, 2]]}], "shape of argument 0 has no element 2"),
-    ([{"shape": [2, [0, 0]]}], "its own shape has no element 2"),
+    ([{"shape": [2, [0, 0]]}], "shape of this argument has no element 2"),
     ([{"strides": [0, [0, 0]]}], "argument 0 has no attribute 'strides'"),
     ([{"shape": [0, [0, "dtype"]]}], "expected a size, not 'float'"),
 ]
@@ -216,7 +216,7 @@ def test_filters_drop_and_the_kept_are_counted() -> None:
         ("args", "__where__", "expected a list of conditions, not 'args'"),
         ([3], "__where__[0]", "expected a condition such as 'args[0].shape[0] % 8 == 0', not 3"),
         (["true", "1 +"], "__where__[1]", "'1 +': is not a condition"),
-        (["args[4].shape == 1"], "__where__", "'args[4].shape == 1' has no answer: args[4] is not there"),
+        (["args[4].shape == 1"], "__where__", "'args[4].shape == 1' has no result: args[4] does not exist"),
     ],
 )
 def test_filters_that_cannot_be_used(where: Any, path: str, what: str) -> None:

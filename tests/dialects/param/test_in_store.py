@@ -111,7 +111,7 @@ def test_a_run_is_written_as_the_file_that_was_written_when_it_was_measured(here
     assert exported["run_options"]["iteration"] == header["run_options"]["iteration"] == 8
     assert set(exported["run_options"]) == set(header["run_options"]) and "finish_time" in lines[-1]
     said(capsys, "run", "fake/work", "--runs", "2")
-    assert "holds no call of an operator" in said(capsys, "export", "--to", "param", code=2)
+    assert "has no call of an operator" in said(capsys, "export", "--to", "param", code=2)
 
 
 def test_what_a_worker_need_not_say_again_is_in_every_record(here: Path) -> None:

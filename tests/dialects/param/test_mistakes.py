@@ -74,7 +74,7 @@ OPERATORS: list[tuple[Any, str, str]] = [
     ({"input_data_generator": DEFAULT}, "op", "missing key 'config'"),
     (info(), "op.config", "expected a list of one or more entries, not []"),
     ({"input_data_generator": DEFAULT, "config": {}}, "op.config", "expected a list of one or more entries, not an object"),
-    (info(3), "op.config[0]", "expected an object with input, and build where there is one, not 3"),
+    (info(3), "op.config[0]", "expected an object with input, and build if there is one, not 3"),
     (info({}), "op.config[0]", "missing key 'input'"),
     (info({"input": {}}), "op.config[0].input", "expected a list of one or more specs, not an object"),
     (info({**inputs(called()), "inputs": []}), "op.config[0].inputs", "unknown key 'inputs'"),
@@ -86,11 +86,11 @@ OPERATORS: list[tuple[Any, str, str]] = [
     (info({**inputs(called()), "build": []}), "op", "missing key 'build_data_generator'"),
     (info(inputs(None)), "op.config[0].input[0]", "expected an object with args and kwargs, not null"),
     (info(inputs(called(None))), "op.config[0].input[0].args[0]", 'expected an argument such as {"type": "int", "value": 1}, not null'),
-    (info(inputs({"args": [], "__zip__": True})), "op.config[0].input[0].__zip__", "'__zip__' is read by RangeConfigIterator alone"),
+    (info(inputs({"args": [], "__zip__": True})), "op.config[0].input[0].__zip__", "only RangeConfigIterator reads '__zip__'"),
     (
         info(inputs(called(tensor([1, 2], __range__=["shape"])))),
         "op.config[0].input[0].args[0].__range__",
-        "'__range__' is read by RangeConfigIterator alone",
+        "only RangeConfigIterator reads '__range__'",
     ),
 ]
 

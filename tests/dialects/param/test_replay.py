@@ -80,9 +80,9 @@ def test_flags_that_make_no_sense_are_refused(trace: Path, tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        (["--delay", "5"], "one process replays none"), (["--dump"], "without -g"), (["--et"], "--output-path"),
+        (["--delay", "5"], "one process replays none"), (["--dump"], "--dump needs -g"), (["--et"], "--output-path"),
         (["--profile-replay"], "--output-path"),
-        (["--et", "--output-path", ".", "-g"], "none is made"), (["--rows", "9"], "recorded size"), (["-s"], "all of its calls"),
+        (["--et", "--output-path", ".", "-g"], "none is made"), (["--rows", "9"], "recorded size"), (["-s"], "all its calls"),
         (["--regenerate_tensors"], "made once"),
     ],
 )  # fmt: skip

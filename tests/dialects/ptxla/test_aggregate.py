@@ -68,7 +68,7 @@ def test_latest_sorts_each_backend_by_itself_and_pads_and_says_where_times_diffe
         "0,1.0,0.0,Beta,4.0,1.88561808,alpha",
         "1,1.0,0.66666667,alpha,,,",
     ]
-    assert said == [f"the newest results are not all of one time: inductor {DAYS[0]}, openxla+dynamo {DAYS[1]}"]
+    assert said == [f"the newest results are not all from one time: inductor {DAYS[0]}, openxla+dynamo {DAYS[1]}"]
 
 
 def test_latest_grouped_is_of_the_newest_timestamp_with_a_mean_even_where_a_backend_is_missing() -> None:
@@ -107,8 +107,8 @@ def test_several_batch_sizes_of_a_model_are_one_figure_and_others_are_told() -> 
     said: list[str] = []
     assert tables.csv(ask(data, said=said, report="latest_grouped")).splitlines()[1] == "m,1.0,0.0,2.0,0.0"
     assert said == [
-        "2 of openxla+dynamo not shown, since the baseline (inductor) has no such time: n, o (its batch sizes)",
-        f"at {DAYS[0]} the backends are not of the same models (inductor 2, openxla+dynamo 1); --paired takes those that all have",
+        "2 of openxla+dynamo not shown, because the baseline (inductor) has no such time: n, o (its batch sizes)",
+        f"at {DAYS[0]} the backends have different models (inductor 2, openxla+dynamo 1); --paired takes only those that all have",
     ]
 
 
@@ -175,11 +175,11 @@ def test_rows_that_break_the_original_are_left_out_and_counted() -> None:
         "left out: experiment.xla is missing": 1,
         "left out: metrics.total_time is null": 1,
         "left out: metrics.total_time is missing": 1,
-        "left out: metrics.total_time is no list": 1,
+        "left out: metrics.total_time is not a list": 1,
         "left out: fewer than 4 repeats": 1,
-        "left out: a time is null, zero or not one that can be": 2,
-        "left out: no backend is known by dynamo 'openxla', xla None": 1,
-        "left out: its timestamp is missing or no time": 1,
+        "left out: a time is null, zero or impossible": 2,
+        "left out: no backend has dynamo 'openxla', xla None": 1,
+        "left out: its timestamp is missing or invalid": 1,
         "left out: its batch size is not a number": 1,
         "left out: no time, because it failed": 1,
         "left out: no time, because it was skipped": 1,
@@ -217,7 +217,7 @@ def test_nothing_found_says_which_accelerators_there_are() -> None:
 def test_several_devices_under_one_name_are_said() -> None:
     said: list[str] = []
     ask([*FIRST_NIGHT, stored("alpha", INDUCTOR, steady(1.0), device=A100)], said=said, accelerator="cuda")
-    assert said[0].startswith("cuda fits 2 names of accelerators, taken for one: NVIDIA A100-SXM4-40GB, One of Tesla V100")
+    assert said[0].startswith("cuda matches 2 names of accelerators, treated as one: NVIDIA A100-SXM4-40GB, One of Tesla V100")
 
 
 @pytest.mark.parametrize("words", [{"backends": ("inductr",)}, {"report": "late"}, {"metric": "x"}, {"accelerator": " "}, {"backends": ()}])

@@ -67,9 +67,9 @@ def test_tables_nulls_and_text_among_the_metrics_are_no_crash(tmp_path: Path) ->
     assert (first["median_total_time"], first["mean_total_time"]) == ("2.0", "1.0")
     assert second["xla_compile_time"] == "" and "nan" not in (tmp_path / "metric_report.csv").read_text().lower()
     assert set(tally.counts) == {
-        "incomplete: a value of total_time is null or not a number; the other rows count", "ignored: note is text",
-        "incomplete: a value of gone is null or not a number; the other rows count",
-        "incomplete: a value of big is null or not a number; the other rows count",
+        "incomplete: a value of total_time is null or not a number; the other values count", "ignored: note is text",
+        "incomplete: a value of gone is null or not a number; the other values count",
+        "incomplete: a value of big is null or not a number; the other values count",
     }  # fmt: skip
 
 

@@ -157,7 +157,7 @@ def test_a_model_that_is_none_is_refused(text: str) -> None:
 @pytest.mark.parametrize("told", ['"3"', "true", "0", "2.5"])
 def test_a_batch_size_that_is_none_is_refused(told: str) -> None:
     assert matrix.read_batch_size('{"batch_size": null}', 4) == matrix.read_batch_size('{"batch_size": 4}', 4) == 4
-    with pytest.raises(UsageError, match="batch_size is a whole number"):
+    with pytest.raises(UsageError, match="batch_size must be a whole number"):
         matrix.read_batch_size(f'{{"batch_size": {told}}}', None)
 
 

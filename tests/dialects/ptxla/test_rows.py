@@ -32,9 +32,9 @@ def test_every_kind_of_bad_line_costs_itself_alone_and_is_counted(tmp_path: Path
         "left out: a blank line: 2 rows, first r.jsonl:2",
         "left out: not an object: 1 row, first r.jsonl:4",
         "left out: not JSON: 1 row, first r.jsonl:5",
-        "left out: experiment is missing or no object: 1 row, first r.jsonl:6",
-        "left out: metrics is missing or no object: 1 row, first r.jsonl:7",
-        "left out: model.model_name is missing or no text: 1 row, first r.jsonl:8",
+        "left out: experiment is missing or not an object: 1 row, first r.jsonl:6",
+        "left out: metrics is missing or not an object: 1 row, first r.jsonl:7",
+        "left out: model.model_name is missing or not text: 1 row, first r.jsonl:8",
         "ignored: unknown key note: 1 row, first r.jsonl:9",
         "left out: cut short, as a killed run leaves it: 1 row, first r.jsonl:11",
     ]

@@ -120,7 +120,7 @@ class TestRows:
         stage.reply = lambda case: other(case, environment={"torch": "2.9" if case.backend == "torch_xla" else "2.8+cpu"})
         _, heard = perform(tmp_path, xla=("None", "PJRT"))
         first, second = (row["steelyard"].get("note", "") for row in rows(tmp_path))
-        assert first == "" and second.startswith("torch 2.9, where other stacks of this run have 2.8+cpu: --env runs all in one")
+        assert first == "" and second.startswith("torch 2.9, while other stacks of this run have 2.8+cpu: --env runs all in one")
         assert sum("runs on torch 2.9" in line for line in heard.lines) == 1
 
 

@@ -21,7 +21,7 @@ class TestBatchSizes:
         _, heard = perform(tmp_path, **RESNET)
         eager, inductor = rows(tmp_path)
         assert [row["experiment"]["batch_size"] for row in (eager, inductor)] == [8, 4]
-        note = "batch size 4, where eager has 8: not to be compared; --batch-size same gives all stacks one"
+        note = "batch size 4, while eager has 8: they cannot be compared; --batch-size same uses one for all stacks"
         assert "note" not in eager["steelyard"] and inductor["steelyard"]["note"] == note
         assert f"warning: resnet18 on inductor: {note}" in heard.lines
 
@@ -29,7 +29,7 @@ class TestBatchSizes:
         stage.reply = lambda case: measured(case, effective={"batch_size": 4 if "compile" in case.variant else 8})
         perform(tmp_path, **RESNET | {"dynamo": ("None",)})
         perform(tmp_path, **RESNET)
-        assert "batch size 4, where eager has 8" in rows(tmp_path)[1]["steelyard"]["note"]
+        assert "batch size 4, while eager has 8" in rows(tmp_path)[1]["steelyard"]["note"]
 
     def test_same_gives_all_stacks_that_of_the_first(self, stage: Stage, tmp_path: Path) -> None:
         stage.reply = lambda case: measured(case, effective={"batch_size": batch(case) if "compile" in case.variant else 8})

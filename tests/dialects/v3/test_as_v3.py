@@ -185,7 +185,7 @@ def test_the_example_of_six_nights(said: Said, tmp_path: Path) -> None:
     assert "| regression | `foreign/v3/" in (tmp_path / "r.md").read_text()
     assert said(*words, "--at", "2025-07-13")[0].startswith("✓ no_regression")
     assert said(*words, "--at", "2025-07-10", code=5)[0].startswith("– insufficient_data")
-    assert "– no report: the newest result is of 2025-07-15" in said(*words, code=5)[0]
+    assert "– no report: the newest result is from 2025-07-15" in said(*words, code=5)[0]
     data = json.loads(said(*words, "--at", "newest", "--json", code=4)[0])
     assert data["status"] == "regression" and len(data["series"]) == 6
     assert "not a date: 'soon'" in said(*words, "--at", "soon", code=2)[1]

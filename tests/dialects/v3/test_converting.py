@@ -95,7 +95,7 @@ def test_tritonbenchs_results_become_records_and_failures_stay_failures(said: Sa
     assert failed["benchmark"]["mode"] == "fwd" and failed["inputs"]["x"]["extra_info"] == {"x_val": "(256,)"} and "runners" not in failed
     write(tmp_path / "v3.json", rows)
     assert "1 failed" in said("show", "v3.json")[0]
-    assert "is a file of the database already" in said("as", "v3", "convert", "v3.json", code=2)[1]
+    assert "is already a file of the database" in said("as", "v3", "convert", "v3.json", code=2)[1]
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_wrong_csv_is_refused_with_its_line(said: Said, tmp_path: Path, text: st
 
 def test_what_cannot_be_converted_is_told(said: Said, tmp_path: Path) -> None:
     write(tmp_path / "r.json", [row()])
-    assert "no record can be a row of TorchAO's" in said("as", "v3", "convert", "r.json", "--to", "torchao", code=2)[1]
+    assert "no record fits a row of TorchAO's file" in said("as", "v3", "convert", "r.json", "--to", "torchao", code=2)[1]
     write(tmp_path / "x.json", {"a": 1})
     assert "not a file of results" in said("as", "v3", "convert", "x.json", code=2)[1]
     said("as", "v3", "convert", "gone.json", code=2)

@@ -79,8 +79,8 @@ def test_metrics_of_one_case_are_one_record_that_is_a_case(tmp_path: Path) -> No
     [
         (row(values=[]), "failed", "it has no value"),
         (row(values=[None]), "failed", "it has no value"),
-        (row(values=[0.0]), "failed", "its latency is 0, which some writers put where a case failed"),
-        (row("speedup", [0.0]), "failed", "its speedup is 0, which some writers put where a case failed"),
+        (row(values=[0.0]), "failed", "its latency is 0, which some writers use for a failed case"),
+        (row("speedup", [0.0]), "failed", "its speedup is 0, which some writers use for a failed case"),
         (row(values=[], extra={"status": "oom", "reason": "17 GB"}), "oom", "17 GB"),
         (row(extra={"is_failure": "true"}), "failed", ""),
         (row(extra={"status": "fail_accuracy"}), "failed", "fail_accuracy"),
@@ -113,7 +113,7 @@ def test_records_without_a_job_are_told_apart_by_their_time(tmp_path: Path) -> N
 def test_the_same_case_twice_in_a_job_is_told(tmp_path: Path) -> None:
     (run,) = read_file(write(tmp_path / "r.json", [row(values=[1.0]), row(values=[2.0]), row(values=[3.0])]))
     assert run.records[0].metrics["time"].value == 0.003
-    assert run.warnings == ("r.json[1] and 1 more: the same case and metric once more in one job; the last one counts",)
+    assert run.warnings == ("r.json[1] and 1 more: the same case and metric again in one job; the last one counts",)
 
 
 def test_bad_lines_are_warnings_of_the_run(tmp_path: Path) -> None:

@@ -60,7 +60,7 @@ def test_the_full_record_has_every_column_and_no_mistake() -> None:
 
 def test_half_a_character_is_no_text() -> None:
     found = dict(schema.mistakes(row("lat\ud800ency", extra={"a\udfff": "b"})))
-    assert set(found) == {"metric.name", "metric.extra_info.a\udfff"} and "half a character" in found["metric.name"]
+    assert set(found) == {"metric.name", "metric.extra_info.a\udfff"} and "half a surrogate pair" in found["metric.name"]
 
 
 @pytest.mark.parametrize(("path", "kind"), EVERY, ids=[spelled(path) for path, _ in EVERY])

@@ -100,12 +100,12 @@ def test_uploads_are_answered_in_plain_words(said: Said, service: str, tmp_path:
     assert "✓ v3/pytorch/ao/1/2/results.json 3 records · stored" in said(*words, service)[0]
     lines = [json.loads(line) for line in Service.held["v3/pytorch/ao/1/2/results.json"].splitlines()]
     assert [line["repo"] for line in lines] == ["pytorch/ao"] * 3
-    assert "there is a file at this path already" in said(*words, service, code=3)[0]
+    assert "there is already a file at this path" in said(*words, service, code=3)[0]
     assert "could not read the request" in said(*words, f"{service}/picky", code=3)[0]
     assert "it said: Missing required parameter" in said(*words, f"{service}/picky", code=3)[0]
-    assert "the service answered 500" in said(*words, f"{service}/broken", code=3)[0]
+    assert "the service returned the unknown status 500" in said(*words, f"{service}/broken", code=3)[0]
     before = len(Service.seen)
-    assert "the service answered 302" in said(*words, f"{service}/moved", code=3)[0]
+    assert "the service returned the unknown status 302" in said(*words, f"{service}/moved", code=3)[0]
     assert len(Service.seen) == before + 1
 
 
@@ -170,7 +170,7 @@ def test_what_has_no_job_is_skipped_and_no_files_are_an_error_where_asked(said: 
     results(tmp_path)
     (tmp_path / "empty").mkdir()
     out, err = said("as", "v3", "upload", "results.json")
-    assert not out and "results.json was skipped: its records say no repository" in err and "nothing to upload" in err
+    assert not out and "results.json was skipped: its records have no repository" in err and "nothing to upload" in err
     assert "nothing to upload" in said("as", "v3", "upload", "empty")[1]
     said("as", "v3", "upload", "empty", "--if-no-files-found", "error", code=5)
 

@@ -124,7 +124,7 @@ def test_inputs_that_another_process_drew_cannot_be_written_over(tmp_path: Path)
     problem, named = written(tmp_path, SEEDED, HONEST, SCRIBBLES, HONEST)
     found = list(steelyard.judge_all(problem, named, budget=0.02))
     assert [right([found[0]]), right([found[2]])] == [[True], [True]], [ruling.reason for ruling in found]
-    assert "written over" in found[1].reason
+    assert "overwritten" in found[1].reason
 
 
 @pytest.mark.parametrize("name", ["inputs-*", *(pytest.param(name, marks=pytest.mark.deep) for name in ("inputs", "provisions"))])

@@ -180,7 +180,7 @@ WEAK = [
     ("relu of positive numbers", torch.relu, uniform((64, 64)), "weak", "input 1 itself passes for the answer; with wider inputs (signs)"),
     ("mean of a softmax", lambda x: torch.softmax(x, -1).mean(-1), normal((64, 64)), "trivial", "the same for all inputs"),
     ("nothing", lambda x: (x * 0).sum(-1), normal((64, 64)), "trivial", "the same for all inputs"),
-    ("clipped away", lambda x: torch.relu(x - 2).sum(-1), uniform((64, 64)), "weak", "same for all inputs of the problem; for wider ones"),
+    ("clipped away", lambda x: torch.relu(x - 2).sum(-1), uniform((64, 64)), "weak", "all inputs of the problem, but not for wider ones"),
     ("identity", lambda x: x.clone(), normal((64, 64)), "trivial", "input 1 itself passes for the answer, with wider inputs"),
 ]
 

@@ -128,7 +128,10 @@ def test_figures_of_cases_timed_alone_do_not_belie_the_change_of_their_pairs() -
 def test_a_noisy_machine_is_warned_of_where_most_cases_suffered() -> None:
     records = [replace(record(case(name), 1.0), effective={"noise": grade}) for name, grade in zip(NAMES, "DDA", strict=True)]
     (warning,) = document([run(records)])["warnings"]
-    assert warning == "2 of 3 cases are noisy (grade D): the machine was not quiet; times hold to ± 0.1 %, small differences do not"
+    assert (
+        warning
+        == "2 of 3 cases are noisy (grade D): the machine was not quiet; times are good to ± 0.1 %, smaller differences are unreliable"
+    )
     assert document([run([*records, record(case("d"), 1.0)])])["warnings"] == []
 
 

@@ -184,7 +184,7 @@ class TestAten:
             prepared("aten::add", of("str", "x"))
         with pytest.raises(UsageError, match=r"default\(Tensor self\); out\(Tensor self, Tensor out\)"):
             prepared("aten::relu", tensor(2), tensor(2))
-        with pytest.raises(UsageError, match="more than it takes"):
+        with pytest.raises(UsageError, match="more arguments than it takes"):
             prepared("aten::add.Tensor", tensor(2), tensor(2), of("int", 1), alpha=of("int", 2))
 
     @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""A scenario as a case of ours: which workload, parameters and variants it means, for configs of both versions of benchmark_v2."""
+"""The case of a scenario: its workload, parameters and variants, for configs of both versions of benchmark_v2."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from steelyard.model.case import Case
 
 MOCK = "mock"
 KERNELS = {"math": "math", "flash_attention": "flash", "efficient_attention": "efficient", "cudnn_attention": "cudnn"}
-"""Kernels behind attention by the original's names for them."""
+"""Attention kernels by the original's names for them."""
 VARIANTS = ("eager", "compiled", "kernelized")
 MODES = (None, "default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 PRESETS = ("tiny",)
 
 
 def device_here(asked: str) -> str:
-    """The kind of device that a scenario runs on: the CPU where there is no other, and the record says so."""
+    """The kind of device that a scenario runs on: the CPU if there is no GPU; the record says so."""
     kind = asked.partition(":")[0]
     return kind if kind != "cuda" or has_device("cuda") else "cpu"
 
@@ -42,7 +42,7 @@ def steps(
 def generating(
     model: str, variant: str, params: Mapping[str, Any], *, device: str = "cpu", threads: int = 1, preset: str | None = None
 ) -> Case:
-    """Requests to a model of transformers: a hub id, an architecture, or a folder on this machine."""
+    """The case of requests to a model of transformers: a hub id, an architecture, or a folder on this machine."""
     if preset is not None and preset not in PRESETS:
         raise unknown("preset", preset, PRESETS)
     more = {"scale": "tiny"} if preset else {}
@@ -53,7 +53,7 @@ def generating(
 
 
 def of_scenario(config: Any, *, threads: int = 1, preset: str | None = None) -> Case:
-    """The scenarios that a config of the first version means for the built-in benches."""
+    """The case that a config of the first version means for the built-in benches."""
     if config.variant not in VARIANTS:
         raise unknown("variant", str(config.variant), VARIANTS)
     if not config.use_cache:
@@ -61,9 +61,9 @@ def of_scenario(config: Any, *, threads: int = 1, preset: str | None = None) -> 
     mode, eager = config.compile_mode, config.variant == "eager"
     kernelized = config.variant == "kernelized"
     if eager and mode is not None:
-        raise NotApplicable("eager has no compile_mode", do="leave it out, or take the variant compiled")
+        raise NotApplicable("eager has no compile_mode", do="leave it out, or use the variant compiled")
     if kernelized and mode not in (None, "max-autotune"):
-        raise NotApplicable("kernelized goes with compile_mode max-autotune or none")
+        raise NotApplicable("kernelized allows only compile_mode max-autotune or none")
     if config.model_id.startswith(MOCK):
         params = {"batch": config.batch_size, "new": config.num_tokens_to_generate, "prompt": config.sequence_length, "scatter": 1.0}
         name = {"eager": "eager", "compiled": "compile", "kernelized": "kernelize"}[config.variant]

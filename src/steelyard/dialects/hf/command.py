@@ -1,4 +1,4 @@
-"""`steelyard as hf`: the flags of both versions of benchmark_v2, and files with which its README's own commands run here."""
+"""`steelyard as hf`: the flags of both versions of benchmark_v2, so that the commands of its README run here."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class HFPrograms(Names):
 
 @click.group("hf", cls=HFPrograms, context_settings=CONTEXT)
 def command() -> None:
-    """Hugging Face's benchmark_v2: bench files of your own and ours, or levels of generation configs.
+    """Hugging Face's benchmark_v2: your own bench files and ours, or levels of generation configs.
 
     \b
     steelyard as hf run_benchmarks --include mock_benchmark --enable-mock
@@ -39,14 +39,14 @@ _common = with_options(
     click.option("--seed", type=int, default=0, show_default=True, help="For weights, prompts and the mock."),
     click.option("--timeout", default="1h", show_default=True, metavar="TIME", help="Time limit per scenario."),
     click.option("--no-verify", is_flag=True, help="Do not compare tokens with those of the plain model."),
-    click.option("--resume", is_flag=True, help="Go on with an interrupted run of the same arguments."),
+    click.option("--resume", is_flag=True, help="Continue an interrupted run with the same arguments."),
     STRICT_EXIT,
 )
 """Our own flags, which both programs have."""
 
 
 def settings_of(seed: int, timeout: str, no_verify: bool) -> Any:
-    """How everything is measured."""
+    """The settings of all measurements."""
     from steelyard.model.experiment import Settings
     from steelyard.model.units import parse_seconds
 
@@ -54,7 +54,7 @@ def settings_of(seed: int, timeout: str, no_verify: bool) -> Any:
 
 
 @command.command("run_benchmarks", cls=Listing, context_settings=CONTEXT)
-@click.option("--output-dir", type=FOLDER, default="benchmark_results", show_default=True, metavar="DIR", help="Where results and log go.")
+@click.option("--output-dir", type=FOLDER, default="benchmark_results", show_default=True, metavar="DIR", help="Folder of results and log.")
 @click.option("--benches-dir", type=FOLDER, metavar="DIR", help="Folder of bench files.  [default: ./benches]")
 @click.option("--log-level", type=LEVELS, default="INFO", show_default=True, help="Log level.")
 @click.option("--model-id", metavar="ID", help="The model, for benches that take one; offline, its sizes with seeded weights.")
@@ -62,7 +62,7 @@ def settings_of(seed: int, timeout: str, no_verify: bool) -> Any:
 @click.option("--measurement-iterations", type=click.IntRange(1), default=5, show_default=True, help="Timed generations.")
 @click.option("--num-tokens-to-generate", type=click.IntRange(1), default=100, show_default=True, help="New tokens of each.")
 @click.option("--include", multiple=True, metavar="PART...", help="Only benches with one of these in their name.")
-@click.option("--exclude", multiple=True, metavar="PART...", help="No bench with one of these in its name.")
+@click.option("--exclude", multiple=True, metavar="PART...", help="Leave out benches with one of these in their name.")
 @click.option("--enable-mock", is_flag=True, help="Run the mock benchmark, which is skipped otherwise.")
 @click.option("--variants", multiple=True, metavar="NAME...", help="For the built-in benches: eager, compiled, kernelized.")
 @_common
@@ -70,7 +70,7 @@ def run_benchmarks(
     output_dir: Path, benches_dir: Path | None, log_level: str, include: tuple[str, ...], exclude: tuple[str, ...],
     env: str, threads: int, seed: int, timeout: str, no_verify: bool, resume: bool, strict_exit: bool, **given: Any,
 ) -> int:  # fmt: skip
-    """Run every bench file of a folder, each in a process of its own, and ours: llama_benchmark and mock_benchmark.
+    """Run every bench file of a folder, each in its own process, and ours: llama_benchmark and mock_benchmark.
 
     \b
     steelyard as hf run_benchmarks --include mock_benchmark --enable-mock
@@ -112,7 +112,7 @@ SIZE = click.IntRange(1)
 
 
 @command.command("v2", cls=Listing, context_settings=CONTEXT)
-@click.option("--output-dir", type=FOLDER, default="benchmark_results", show_default=True, metavar="DIR", help="Where results go.")
+@click.option("--output-dir", type=FOLDER, default="benchmark_results", show_default=True, metavar="DIR", help="Folder for results.")
 @click.option("--log-level", type=LEVELS, default="WARNING", show_default=True, help="Log level.")
 @click.option(
     "--model-id", required=True, metavar="ID", help="A hub id (offline: its sizes, seeded weights), an architecture, a folder, or mock."
@@ -123,15 +123,15 @@ SIZE = click.IntRange(1)
 @click.option("-s", "--sequence-length", type=SIZE, multiple=True, metavar="N...", help="Tokens of a prompt.")
 @click.option("-n", "--num-tokens-to-generate", type=SIZE, multiple=True, metavar="N...", help="New tokens, at least 2.")
 @click.option("--level", type=click.IntRange(0, 4), default=1, show_default=True, help="How many configs: 1, 4, 8, 32 or 80.")
-@click.option("--config-file", type=FOLDER, metavar="FILE", help="Configs from a .json or .jsonl file in place of a level.")
+@click.option("--config-file", type=FOLDER, metavar="FILE", help="Read configs from a .json or .jsonl file instead of using a level.")
 @click.option(
-    "-p", "--num-tokens-to-profile", type=click.IntRange(0), default=0, metavar="N", help="Also a trace of so many tokens per config."
+    "-p", "--num-tokens-to-profile", type=click.IntRange(0), default=0, metavar="N", help="Also record a trace of N tokens per config."
 )
 @click.option("--enable-tp", is_flag=True, help="Tensor parallel; such configs are unsupported here.")
-@click.option("--branch-name", default="", help="For the file, in place of git's.")
-@click.option("--commit-id", default="", help="For the file, in place of git's.")
-@click.option("--commit-message", default="", help="For the file.")
-@click.option("--no-gpu-monitoring", is_flag=True, help="Names and files say that nothing was monitored.")
+@click.option("--branch-name", default="", help="Written to the file instead of git's.")
+@click.option("--commit-id", default="", help="Written to the file instead of git's.")
+@click.option("--commit-message", default="", help="Written to the file.")
+@click.option("--no-gpu-monitoring", is_flag=True, help="Do not write GPU metrics; names and files say that nothing was monitored.")
 @click.option(
     "--push-result-to-dataset",
     "dataset",
@@ -146,7 +146,7 @@ def v2(
     num_tokens_to_profile: int, enable_tp: bool, branch_name: str, commit_id: str, commit_message: str, no_gpu_monitoring: bool,
     dataset: str, preset: str | None, env: str, threads: int, seed: int, timeout: str, no_verify: bool, resume: bool, strict_exit: bool,
 ) -> int:  # fmt: skip
-    """Measure the configs of a level, or of a file, in every size, and write a row for each by its hash.
+    """Measure the configs of a level or of a file in every size, and write a row for each, keyed by its hash.
 
     \b
     steelyard as hf v2 --model-id mock -b 1 4 -s 64 -n 16 --level 1
@@ -168,7 +168,7 @@ def v2(
         settings_of(seed, timeout, no_verify), resume, strict_exit,
     )  # fmt: skip
     if dataset:
-        tell(f"warning: rows for {dataset} are written to {output_dir / 'full_results'}; nothing is sent from here")
+        tell(f"warning: rows for {dataset} are written to {output_dir / 'full_results'}; nothing is sent")
     heed_signals()
     quiet = LOUDNESS[log_level] > LOUDNESS["WARNING"]
     made = leveled.LevelRun(

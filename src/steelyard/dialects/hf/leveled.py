@@ -1,4 +1,4 @@
-"""One run of `as hf v2`: a case for each config, rows in the later version's file as they come, statistics, traces and exit code."""
+"""One run of `as hf v2`: a case for each config, rows written to the later version's file as cases end, statistics, traces, exit code."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class LevelOptions:
 
 @dataclass(frozen=True)
 class PlannedConfig:
-    """A config as it is run, with what was asked for where that is something else, and its case, or why it has none."""
+    """A config as it is run, the config requested, what was changed, and its case or the reason why it has none."""
 
     config: LevelConfig
     asked: LevelConfig
@@ -68,7 +68,7 @@ class PlannedConfig:
 
 
 def planned(options: LevelOptions) -> dict[str, PlannedConfig]:
-    """The configs by hash, each once."""
+    """The configs as they are run, by hash, each once."""
     flash = has_flash(options.env)
     found: dict[str, PlannedConfig] = {}
     for asked in options.configs:
@@ -89,7 +89,7 @@ def has_flash(env: str) -> bool:
 
 
 class LevelSink(RowSink):
-    """The file of the later version, written again after each config; rows as a dataset has them where one is named."""
+    """Writes the later version's file again after each config, and rows in a dataset's form if one is named."""
 
     def __init__(self, configs: Mapping[str, PlannedConfig], made: LevelRun, path: Path) -> None:
         rows = [ResultRow(hash, (each.case,)) for hash, each in configs.items() if each.case]
@@ -113,7 +113,7 @@ class LevelSink(RowSink):
         return {"benchmark_config_hash": key, **{name: kept[name] for name in ("config", "measurements", "metadata")}}
 
     def keep(self, key: str, record: Record, series: Mapping[str, list[float]]) -> dict[str, Any]:
-        """Add a config to the file."""
+        """Add a config to the file and return its row."""
         self.file[key] = row(self.configs[key], record, series, self.made.metadata)
         self.statuses.append(record.status)
         save(self.results, json.dumps(files.plain(self.file), indent=4) + "\n")
@@ -122,7 +122,7 @@ class LevelSink(RowSink):
 
 
 def row(each: PlannedConfig, record: Record, series: Mapping[str, list[float]], metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """A config's part of the file: the original's keys, and what we know beside them in `metadata`."""
+    """A config's part of the file: the original's keys, with our own facts in `metadata`."""
     config, measured = each.config, record.status in ("ok", "wrong")
     found = of_each(series, config.num_tokens_to_generate) if measured else {}
     hardware = {**metadata["hardware_info"], "torch_version": record.environment.get("torch")}
@@ -158,7 +158,7 @@ class LevelRun:
     metadata: dict[str, Any] = field(default_factory=dict)
 
     def run(self) -> int:
-        """All configs, then traces where they are asked for."""
+        """Measure all configs, then record traces if requested; return the exit code."""
         options, configs = self.options, planned(self.options)
         left_out = len(options.configs) - len(configs)
         self.tell(f"{len(configs)} configs of {options.model}" + (f", {left_out} duplicates left out" if left_out else ""))
@@ -209,7 +209,7 @@ class LevelRun:
             self.say(f"  {'Throughput':<20} {spread_of(rates, lambda value: f'{value:.4g} tok/s')}")
 
     def _profile(self, configs: Sequence[PlannedConfig]) -> None:
-        """Make a trace of a short request for each config, after the timing and in a run of its own."""
+        """Make a trace of a short request for each config, after the timing and in a separate run."""
         folder = self.options.output_dir.with_name(f"{self.options.output_dir.name}_profiles")
         short = {each.config.name(): replace(each.config, num_tokens_to_generate=self.options.profiled) for each in configs}
         given = self.options
@@ -234,7 +234,7 @@ class LevelRun:
 
 
 def spread_of(values: Sequence[float], words: Callable[[float], str]) -> str:
-    """Average, deviation, least, median, most, and what 95 of 100 stay below, where there are enough of them."""
+    """Text with mean, deviation, minimum, median, maximum, and the 95th percentile if there are enough values."""
     told = {
         "avg": statistics.fmean(values), "std": statistics.pstdev(values), "min": min(values), "med": statistics.median(values),
         "max": max(values),
@@ -245,11 +245,11 @@ def spread_of(values: Sequence[float], words: Callable[[float], str]) -> str:
 
 
 def check_sizes(sizes: Mapping[str, Sequence[int]]) -> None:
-    """Check that all three lists are given, and at least two tokens, since one has no time between tokens."""
+    """Raise unless all three lists are given and all numbers of tokens are at least 2."""
     for name, values in sizes.items():
         if not values:
             raise UsageError(
-                f"--{name} is missing", why="batch size, sequence length and number of tokens are all needed", do="-b 1 -s 128 -n 64"
+                f"--{name} is missing", why="batch size, sequence length and tokens are all needed", do="add it: -b 1 -s 128 -n 64"
             )
     if any(value < 2 for value in sizes["num-tokens-to-generate"]):
         raise UsageError("--num-tokens-to-generate is less than 2", why="one token has no time between tokens")

@@ -27,7 +27,7 @@ NO_TENSOR_PARALLEL = "generation over several devices (tp_plan) is not measured 
 
 @dataclass(frozen=True)
 class LevelConfig:
-    """One config of the later version; the format is bf16 always."""
+    """One config of the later version; the dtype is always bf16."""
 
     warmup_iterations: int = 5
     measurement_iterations: int = 20
@@ -47,7 +47,7 @@ class LevelConfig:
         return None if self.compile_kwargs is None else {"mode": DEFAULT_MODE, "fullgraph": True, **self.compile_kwargs}
 
     def name(self, *, compact: bool = True) -> str:
-        """All of it in a line, short as in files or in words."""
+        """All fields in one line: `compact` as in files, else in words."""
         mode, batching = (self.compiling or {}).get("mode"), self.continuous_batching
         size = (self.batch_size, self.sequence_length, self.num_tokens_to_generate)
         if compact:
@@ -66,16 +66,16 @@ class LevelConfig:
         ])  # fmt: skip
 
     def plain(self) -> dict[str, Any]:
-        """The config as files have it."""
+        """The config as plain data, as files have it."""
         return {"name": self.name(), **asdict(self), "compile_kwargs": self.compiling}
 
     @property
     def hash(self) -> str:
-        """Its hash, the key in files."""
+        """The hash of the config, which is its key in files."""
         return hashlib.sha256(json.dumps(self.plain()).encode()).hexdigest()
 
     def case(self, model: str, *, threads: int = 1, preset: str | None = None) -> Case:
-        """The case and settings that it means here."""
+        """The case of the config."""
         compiled = self.compiling
         mode = compiled["mode"] if compiled else None
         size = {"batch": self.batch_size, "prompt": self.sequence_length, "new": self.num_tokens_to_generate}
@@ -91,17 +91,17 @@ class LevelConfig:
 
 
 def valid(config: LevelConfig, *, flash: bool) -> tuple[LevelConfig, list[str]]:
-    """The config as it can be run, and what was changed for that; `flash` says whether FlashAttention 2 is here."""
+    """The config as it can be run, and what was changed for that; `flash`: whether FlashAttention 2 is installed."""
     notes = []
     if config.attn_implementation == "flash_attention_2" and not flash:
         config = replace(config, attn_implementation="sdpa")
         notes.append("flash_attention_2 is not installed, so attention is sdpa")
     if config.attn_implementation == "flash_attention_2" and config.compiling and not config.continuous_batching:
         config = replace(config, compile_kwargs=None)
-        notes.append("flash_attention_2 cannot be compiled, so it is not")
+        notes.append("flash_attention_2 cannot be compiled, so it runs without compilation")
     if config.continuous_batching and config.attn_implementation == "flex_attention":
         config = replace(config, continuous_batching=False)
-        notes.append("flex_attention has no continuous batching, so it is plain generate")
+        notes.append("flex_attention has no continuous batching, so plain generate is used")
     if config.continuous_batching and config.compiling and config.compiling["mode"] not in CONTINUOUS_MODES:
         notes.append(f"continuous batching cannot be compiled with {config.compiling['mode']}, so the mode is default")
         config = replace(config, compile_kwargs={**(config.compile_kwargs or {}), "mode": "default"})
@@ -109,7 +109,7 @@ def valid(config: LevelConfig, *, flash: bool) -> tuple[LevelConfig, list[str]]:
 
 
 def by_level(level: int) -> list[LevelConfig]:
-    """The configs of a level from 0 to 4, before sizes are laid over them."""
+    """The configs of a level from 0 to 4, without sizes."""
     if level >= 3:
         modes = cases.MODES if level == 4 else (None, "default")
         return [
@@ -139,26 +139,26 @@ def crossed(
 
 
 def read_configs(path: Path) -> tuple[list[LevelConfig], list[str]]:
-    """The configs of a .json or .jsonl file, and its unknown keys; impossible values are reported with their places."""
+    """The configs of a .json or .jsonl file, and notes on unknown keys; raise with the place of each impossible value."""
     if path.suffix not in (".json", ".jsonl"):
-        raise UsageError(f"{path.name} is neither .json nor .jsonl", do="a config file has that ending", where=str(path))
+        raise UsageError(f"{path.name} is neither .json nor .jsonl", do="name a file with one of these endings", where=str(path))
     text = read_text(path)
     whole = parse_json(text, str(path)) if path.suffix == ".json" else None
     lines = [(f"{path}:{number}", line) for number, line in enumerate(text.splitlines(), 1) if line.startswith("{")]
     placed = [(str(path), item) for item in (whole if isinstance(whole, list) else [whole])] if path.suffix == ".json" else []
     placed = placed or [(where, parse_json(line, where)) for where, line in lines]
     if not placed:
-        raise UsageError("it holds no config", do="write one as a JSON object, in a .jsonl file one on each line", where=str(path))
+        raise UsageError("the file has no config", do="write one as a JSON object, in a .jsonl file one on each line", where=str(path))
     notes: list[str] = []
     return [_config(item, CheckedFile(where, ""), notes) for where, item in placed], notes
 
 
 def _config(data: Any, file: CheckedFile, notes: list[str]) -> LevelConfig:
     if not isinstance(data, dict):
-        raise UsageError("a config is a JSON object", where=file.where)
+        raise UsageError("the config is not a JSON object", where=file.where)
     usual: dict[str, Any] = {item.name: item.default for item in fields(LevelConfig)}
     unread = [key for key in data if key not in (*usual, "name", "dtype", "device")]
-    notes += [f"{file.where}  {key}: unknown key, left alone; {did_you_mean(key, usual)}".rstrip("; ") for key in unread]
+    notes += [f"{file.where}  {key}: unknown key, ignored; {did_you_mean(key, usual)}".rstrip("; ") for key in unread]
     made = LevelConfig(
         **{key: file.read(data, "", key, functools.partial(_value, key, default), default) for key, default in usual.items()}
     )
@@ -167,7 +167,7 @@ def _config(data: Any, file: CheckedFile, notes: list[str]) -> LevelConfig:
 
 
 def _value(key: str, usual: Any, value: Any) -> Any:
-    """A value that a field can have."""
+    """The value of a field; raise if the field cannot have it."""
     if key == "compile_kwargs":
         expect(value is None or isinstance(value, dict), "an object or null", value)
         for name, item in (value or {}).items():

@@ -1,4 +1,4 @@
-"""Result files of benchmark_v2 for compare, gate, show and report: all its versions, and rows of its datasets."""
+"""Read result files of benchmark_v2 for compare, gate, show and report: all its versions, and rows of its datasets."""
 
 from __future__ import annotations
 
@@ -17,28 +17,28 @@ TIMES = {
     "latency": "time", "e2e_latency": "time", "time_to_first_token": "ttft", "time_per_output_token": "tpot",
     "inter_token_latency": "itl",
 }  # fmt: skip
-"""Our metrics by the names that the files have, which may end in `_seconds`."""
+"""Our metrics by their names in the files, which may end in `_seconds`."""
 PART = "measurements"
 
 
 def lines(content: bytes, name: str) -> list[Any] | None:
-    """Rows of a dataset, one on each line; None where it is something else."""
+    """Rows of a dataset, one on each line; None if the content is something else."""
     return json_lines(content) if content.startswith(b'{"benchmark_config_hash"') else None
 
 
 def fits(data: Any) -> bool:
-    """Whether it is a file of one of the versions."""
+    """Whether the data is from a file of one of the versions."""
     if isinstance(data, list):
         return any(HASH in row and PART in row for row in rows(data)[:1])
     found = table(data)
     if "benchmark_results" in found and "run_metadata" in found:
-        raise StoreError("a summary holds no times", why="it names the files that do", do="name a file of one model")
+        raise StoreError("a summary has no times", why="it only lists the files with times", do="name a file of one model")
     first = next(iter(found.values()), None)
     return isinstance(found.get(SCENARIOS), list) or (isinstance(first, dict) and {"metadata", PART, "config"} <= first.keys())
 
 
 def read(data: Any, path: Path) -> list[ForeignSource]:
-    """The scenarios of a file, with the machine and source of the first."""
+    """The scenarios of a file as one source, with the machine and commit of the first."""
     found = rows(data) if isinstance(data, list) else rows(data[SCENARIOS]) if SCENARIOS in data else rows(list(data.values()))
     if not found:
         return []
@@ -77,7 +77,7 @@ def _result(row: Mapping[str, Any], path: Path, names: dict[str, int]) -> Foreig
 
 
 def _figures(measured: Mapping[str, Any]) -> Iterator[tuple[str, Figure]]:
-    """Medians of raw values with their intervals; the medians alone where a file has no values."""
+    """Yield medians of raw values with their intervals; only the medians if a file has no raw values."""
     for key, found in measured.items():
         name = key.removesuffix("_seconds")
         values = found.get(PART) if isinstance(found, dict) else found

@@ -1,4 +1,4 @@
-"""One run of `as hf run_benchmarks`: bench files found, filtered and driven in workers; log and summary written as they come."""
+"""One run of `as hf run_benchmarks`: bench files are found, filtered and run in workers; log and summary are written on the way."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class BenchOptions:
 
 @dataclass
 class BenchOutcome:
-    """The outcome of one bench: completed, skipped, no_runner or failed, with the scenarios that its run holds by status."""
+    """The outcome of one bench: completed, skipped, no_runner or failed, with the number of its scenarios by status."""
 
     status: str
     reason: str = ""
@@ -65,7 +65,7 @@ class BenchOutcome:
 
 
 class BenchSink(Sink):
-    """The log of a bench; lines repeated when its file is run again after a crash are not printed twice."""
+    """Passes on the log of a bench; lines repeated because its file is run again after a crash are printed only once."""
 
     def __init__(self, log: Callable[[str, str], None]) -> None:
         self.log, self.facts = log, dict[str, Any]()
@@ -84,7 +84,7 @@ class BenchSink(Sink):
 
 
 def discover(options: BenchOptions) -> dict[str, Path]:
-    """The bench files by name: those of the folder, and ours where it has none of that name; then the filters."""
+    """The chosen bench files by name: those of the folder, and ours unless it has a file of that name, after the filters."""
     folder = options.benches_dir
     if options.named_dir and not folder.is_dir():
         raise UsageError(f"there is no folder {str(folder)!r}", do="name the folder of bench files with --benches-dir")
@@ -107,14 +107,14 @@ class BenchesRun:
     log_file: Path | None = None
 
     def run(self) -> int:
-        """All benches, one after the other; a failure in one does not stop the rest."""
+        """Run all benches, one after the other, and return the exit code; a failure in one does not stop the rest."""
         options = self.options
         found = discover(options)
         make_folder(options.output_dir)
         self.log_file = files.free(options.output_dir / f"benchmark_run_{datetime.now().strftime(files.STAMP)}.log")
         self.log_file.touch()
         if not found:
-            self.log("ERROR", "no benchmark is left by --include and --exclude")
+            self.log("ERROR", "--include and --exclude leave no benchmark")
             return self._code()
         self.log("INFO", f"{len(found)} benchmarks: {', '.join(found)}")
         held = self._held() if options.resume else {}
@@ -193,7 +193,7 @@ class BenchesRun:
                 return {}
             return {stem: BenchOutcome(**each) for stem, each in data["details"].items() if each["status"] == "completed"}
         except (ValueError, TypeError, KeyError, AttributeError):
-            raise UsageError("the summary that is continued cannot be read", do="run without --resume", where=str(path)) from None
+            raise UsageError("cannot read the summary to continue from", do="run without --resume", where=str(path)) from None
 
     def _code(self) -> int:
         """The exit code: the original's (0 if all ran, else 1), or ours."""
@@ -205,7 +205,7 @@ class BenchesRun:
 
 
 def _judged(run: str, records: Sequence[Record], facts: Mapping[str, Any]) -> BenchOutcome:
-    """Whether a bench failed: it raised, or none of its scenarios was measured."""
+    """The outcome of a bench; it failed if it raised, or if none of its scenarios was measured."""
     own = next((record for record in records if record.case["workload"] == "script"), None)
     scenarios: dict[str, int] = {}
     for record in records:
@@ -218,5 +218,5 @@ def _judged(run: str, records: Sequence[Record], facts: Mapping[str, Any]) -> Be
         first = next(record for record in records if record.status not in ("ok", "wrong"))
         made.status, made.reason = "failed", f"no scenario could be measured; the first: {first.status}: {first.reason}"
     elif made.status == "failed":
-        made.reason = made.reason or "it gave no answer"
+        made.reason = made.reason or "it reported no outcome"
     return made

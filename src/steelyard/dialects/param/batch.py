@@ -1,4 +1,4 @@
-"""PARAM's batches: inputs of one operator in its own file, which the engine runs once more under ncu or nsys, and their lines.
+"""PARAM's batches: inputs of one operator, written to a file and run once more under ncu or nsys, and their output lines.
 
 A tool starts `<batch command> -f FILE`, where FILE is plain JSON in a private folder; the original's `-s NAME` (shared
 memory) is not offered.
@@ -37,7 +37,7 @@ STARTING, PER_INPUT = 300.0, 120.0
 
 @dataclass(frozen=True)
 class Tool:
-    """One of the two profilers as PARAM's flags ask for it."""
+    """One of the two profilers, with the settings from PARAM's flags."""
 
     profiler: Profiler
     warmup: int
@@ -67,9 +67,9 @@ def check(options: Options) -> None:
         flag = f"--{tool.profiler.name}"
         tool.profiler.check(f"name the program with {flag}-bin FILE, add its folder to PATH")
         if tool.iteration < 1:
-            raise UsageError(f"{flag}-iteration is at least 1: with none there is nothing to look at")
+            raise UsageError(f"{flag}-iteration is {tool.iteration}", why="there would be nothing to profile", do="use 1 or more")
     if options.batches and shutil.which(program := _batch_command(options)[0]) is None:
-        raise UsageError(f"there is no program {program!r}", do="name one that is there with --batch-cmd")
+        raise UsageError(f"there is no program {program!r}", do="name an installed one with --batch-cmd")
 
 
 def _batch_command(options: Options) -> list[str]:
@@ -117,7 +117,7 @@ def _split(config: Config) -> tuple[str, str]:
 class Queue:
     """Configs that wait for their run under a tool.
 
-    The tool uses the device of the run unless told otherwise, so nothing may be measured there during `flush`.
+    The tool uses the device of the run unless another is named, so nothing may be measured there during `flush`.
     """
 
     def __init__(self, options: Options, *, entries: Sequence[Sequence[str]] = (), echo: Callable[[str], None] = lambda line: None) -> None:
@@ -133,15 +133,15 @@ class Queue:
             self._waiting.append((config, record))
 
     def due(self, config: Config) -> bool:
-        """Whether waiting configs should be flushed before this one is added: its batch is full, or the build is another."""
+        """Whether to flush the waiting configs before adding this one: the batch is full, or its operator or build differs."""
         last = self._waiting[-1][0] if self._waiting else config
         return len(self._waiting) >= self._options.run_batch_size or (config.op, _split(config)[0]) != (last.op, _split(last)[0])
 
     def flush(self) -> Iterator[Line]:
-        """Run the waiting batch, and return a line of the output file for each tool.
+        """Run the waiting batch, and yield a line of the output file for each tool.
 
-        ncu's counters are laid into the records that were added (`record["steelyard"]["ncu"]`) and stand in the line too. A
-        batch that fails has `"steelyard": {"status": "failed", "error": …}` in its line and costs nothing else.
+        ncu's counters are written into the added records (`record["steelyard"]["ncu"]`) and into the line. A batch that
+        fails has `"steelyard": {"status": "failed", "error": …}` in its line and does not affect other batches.
         """
         waiting, self._waiting = self._waiting, []
         for tool in self._tools if waiting else ():
@@ -173,14 +173,14 @@ class Queue:
 
 
 def _unused(options: Options, suffix: str) -> Path:
-    """A name that no batch of the same second has."""
+    """Return a file name that no batch of the same second has."""
     stem = place(options, os.getpid(), int(datetime.now().timestamp())).stem
     names = (Path(f"{stem}{f'_{number}' if number else ''}_{suffix}") for number in range(1_000_000))
     return next(name for name in names if not name.exists())
 
 
 def visible_device(options: Options, environment: Mapping[str, str]) -> str:
-    """The GPU the tool's program sees: the one that was named for batches, else the one of the run by the name it has outside."""
+    """Return the GPU for the tool's program: the one named for batches, else the run's, by its name outside this process."""
     if options.batch_cuda_device is not None:
         return str(options.batch_cuda_device)
     index = int(options.device.partition(":")[2] or 0)
@@ -189,7 +189,7 @@ def visible_device(options: Options, environment: Mapping[str, str]) -> str:
 
 
 def _counters(log: Path, batch: Sequence[Item], iterations: int, trouble: str) -> Line:
-    """What ncu counted, by the id of each config, laid into the records too; kernels of no config are only counted."""
+    """Return ncu's counters by config id, and add them to the records; kernels that belong to no config are only counted."""
     found, strays = kernels_by_case(log, RANGES, len(batch))
     counted: Line = {}
     for (config, record), kernels in zip(batch, found, strict=True):
@@ -199,7 +199,7 @@ def _counters(log: Path, batch: Sequence[Item], iterations: int, trouble: str) -
 
 
 def summary(kernels: Sequence[PassKernel], iterations: int) -> Line:
-    """Kernels as they came, and per pass the totals of one call."""
+    """Return the kernels in their order, and for each pass the totals of one call."""
     found = {part: totals([kernel for its, kernel in kernels if its == part], iterations) for part in PARTS}
     return {
         "iterations": iterations,

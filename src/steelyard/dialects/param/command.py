@@ -1,4 +1,4 @@
-"""PARAM's programs below `steelyard as`: run_benchmark with its flags, log lines and output file, and nsys_analysis."""
+"""PARAM's programs under `steelyard as`: run_benchmark with its flags, log lines and output file, and nsys_analysis."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 
 @click.command("param-nsys", context_settings=CONTEXT)
-@click.option("-f", "--file", required=True, metavar="FILE.sqlite", help="What 'nsys export --type sqlite' made of the .nsys-rep file.")
+@click.option("-f", "--file", required=True, metavar="FILE.sqlite", help="The .nsys-rep file, exported with 'nsys export --type sqlite'.")
 @click.option("-o", "--output", metavar="FILE", help="Write the lines here instead of to stdout.")
 def analyse_nsys(file: str, output: str | None) -> int:
-    """For every operator range of a run with --nsys: its whole time, the time to its first kernel, in kernels, after the last
-    one and in the last wait, in nanoseconds, a JSON line each.
+    """Print a JSON line for every operator of a run with --nsys, with these times of its ranges in nanoseconds: whole, before the
+    first kernel, in kernels, after the last kernel, and in the last wait.
 
     \b
     nsys export --type sqlite results_nsys.nsys-rep
@@ -44,7 +44,7 @@ def analyse_nsys(file: str, output: str | None) -> int:
 
 
 def run(**given: Any) -> int:
-    """Usage where no config is named, as PARAM has it; else the whole run."""
+    """Print the usage if no config is named, as PARAM does; else run everything."""
     if click.get_current_context().invoked_subcommand is not None:
         return PASS
     if given.pop("version"):
@@ -77,13 +77,13 @@ def run(**given: Any) -> int:
 
 strict = click.Option(
     ["--strict-exit"], is_flag=True,
-    help="Exit with 3 where a config is a mistake or failed and 5 where nothing was measured; PARAM has 0, or 1 after a call that failed.",
+    help="Exit with 3 if a config is wrong or failed, with 5 if nothing was measured; PARAM exits with 0, or 1 after a failed call.",
 )  # fmt: skip
 version = click.Option(["--version"], is_flag=True, help="Print the version.")
 
 
 class ParamPrograms(click.Group):
-    """PARAM's other programs below `as param`, imported when they are called; without one of their names it is run_benchmark."""
+    """PARAM's other programs under `as param`, imported when called; without a program's name, run_benchmark runs."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(PROGRAMS)
@@ -135,7 +135,7 @@ def _saved(made: Session) -> str:
 
 
 def _watch(level: str) -> ConfigWatch:
-    """One line per config at INFO, trouble alone at WARNING, and from ERROR on mistakes alone."""
+    """Print one line per config at INFO, only trouble at WARNING, and only mistakes from ERROR on."""
     from steelyard.dialects.param.watching import ConfigWatch
 
     shown = LOUDNESS[level.upper()]

@@ -1,4 +1,4 @@
-"""A PARAM config as an experiment: expanded here, or by a worker where users' own code has a part in it."""
+"""Convert a PARAM config to an experiment: expanded here, or in a worker if it uses users' own code."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ EXPANDER = "steelyard.dialects.param.shim.expanding"
 
 
 def recognise(path: Path) -> bool:
-    """Whether it is a PARAM config; a file that is not JSON is left to a reader that can say why."""
+    """Whether a file is a PARAM config; a file that is not JSON is left to a reader that can report why."""
     try:
         return path.suffix.lower() == ".json" and expand.recognise(reading.read(path).data)
     except UsageError:
@@ -28,7 +28,7 @@ def recognise(path: Path) -> bool:
 
 
 def read(path: Path, files: tuple[str, ...] = (), place: Place | None = None, device: str = "cpu") -> Experiment:
-    """The experiment of a config; an error if nothing in it can run."""
+    """Return the experiment of a config; an error if nothing in it can run."""
     found = sheet(path, files, place, device)
     if found.mistakes and not found.configs:
         raise Mistakes([UsageError(str(mistake)) for mistake in found.mistakes], about=f"nothing in {path} can be run")
@@ -36,7 +36,7 @@ def read(path: Path, files: tuple[str, ...] = (), place: Place | None = None, de
 
 
 def packages(source: Source) -> list[tuple[str, str]]:
-    """Installed operators, iterators and generators that a config names, by the names they are registered under."""
+    """Return the installed operators, iterators and generators that a config uses, by their registered names."""
     installed = {kind: registry.entry_points(kind) for kind in KINDS}
     if not any(installed.values()):
         return []
@@ -46,9 +46,9 @@ def packages(source: Source) -> list[tuple[str, str]]:
 
 
 def sheet(source: Source, files: Sequence[str] = (), place: Place | None = None, device: str = "cpu", *, lenient: bool = False) -> Sheet:
-    """A config expanded; iterators and generators of users run in a worker, with the user's files loaded.
+    """Expand a config; users' iterators and generators run in a worker, with the user's files loaded.
 
-    `lenient` takes what the original takes, with a warning.
+    `lenient` accepts what the original accepts, with a warning.
     """
     found, entries = expand.sheet(source, device=device, lenient=lenient), packages(source)
     if not found.mistakes or not (files or entries):
@@ -58,5 +58,5 @@ def sheet(source: Source, files: Sequence[str] = (), place: Place | None = None,
         place, Sources(tuple(files), tuple(entries), place.paths), EXPANDER, {**own, "device": device, "lenient": lenient}
     )
     if "sheet" not in said:
-        raise UsageError(f"could not expand {source if isinstance(source, Path) else expand.SPOKEN}", why="the worker gave no answer")
+        raise UsageError(f"could not expand {source if isinstance(source, Path) else expand.SPOKEN}", why="the worker sent no result")
     return expand.sheet_of(said["sheet"])

@@ -1,8 +1,8 @@
 """From a PARAM config to the list of configs to run: iterators, macros and ids, with every mistake found in one pass.
 
-Order is part of the format, since ids count along it: operators, config entries, builds, inputs, and within a ranged spec
-nested loops with args before kwargs, earlier arguments outside, and attributes in the order in which they are written.
-What comes out shares its unchanged parts and is to be read, not changed.
+The order is part of the format, because ids count along it: operators, config entries, builds, inputs, and within a ranged
+spec nested loops with args before kwargs, earlier arguments outside, and attributes in the order in which they are written.
+Results share their unchanged parts: do not modify them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ NO_ITERATORS: Iterators = MappingProxyType({})
 
 @dataclass(frozen=True)
 class Mistake:
-    """One thing wrong in a config: file and line, JSON path, operator, the ids it costs, what is wrong and what to do."""
+    """One mistake in a config: file and line, JSON path, operator, the ids that cannot run, what is wrong and what to do."""
 
     where: str
     path: str
@@ -50,7 +50,7 @@ class Mistake:
 
 @dataclass(frozen=True)
 class Config:
-    """One operator with one build and one input, macros expanded. Build: None is absent, [] is called with nothing."""
+    """One operator with one build and one input, macros expanded. A build of None is absent; [] is called without arguments."""
 
     op: str
     id: str
@@ -68,14 +68,14 @@ class Config:
 
 @dataclass(frozen=True)
 class Sheet:
-    """A config expanded: all that can be run, all that is wrong, and how many combinations the filters dropped."""
+    """An expanded config: all that can run, all mistakes, and how many combinations the filters dropped."""
 
     source: str
     configs: tuple[Config, ...]
     mistakes: tuple[Mistake, ...]
     dropped: int = 0
     warnings: tuple[Mistake, ...] = ()
-    """Warnings on things that the original ignores, if `lenient`; else they are mistakes."""
+    """Warnings about what the original ignores, if `lenient`; else these are mistakes."""
 
 
 Source = Path | Mapping[str, Any]
@@ -93,9 +93,9 @@ def sheet(
     most: int = 100_000,
     lenient: bool = False,
 ) -> Sheet:
-    """Expand a file, a text that was read with its lines, or data that stands for one; an error if it is not a PARAM config.
+    """Expand a file, a text that was read with its lines, or data in place of one; an error if it is not a PARAM config.
 
-    `most` bounds the configs, counted before they are made; `lenient` takes what the original takes.
+    `most` limits the configs, counted before they are made; `lenient` accepts what the original accepts.
     """
     if isinstance(source, (str, Path)):
         source = reading.read(Path(source))
@@ -107,7 +107,7 @@ def sheet(
 
 
 def sheet_of(plain: Mapping[str, Any]) -> Sheet:
-    """A sheet that came through a pipe."""
+    """Rebuild a sheet from the plain data that a worker sent."""
     configs = [Config(**{**item, "generators": tuple(item["generators"])}) for item in plain["configs"]]
     mistakes, warnings = (tuple(Mistake(**item) for item in plain[name]) for name in ("mistakes", "warnings"))
     return Sheet(plain["source"], tuple(configs), mistakes, plain["dropped"], warnings)
@@ -116,7 +116,7 @@ def sheet_of(plain: Mapping[str, Any]) -> Sheet:
 def recognise(data: Any) -> bool:
     """Whether parsed JSON is a PARAM config: operator names to objects that have a config list or name a data generator.
 
-    What also has measurements is another system's result.
+    An object that also has measurements is another system's result.
     """
     infos = [info for info in data.values() if isinstance(info, dict) and "measurements" not in info] if isinstance(data, dict) else []
     return any(isinstance(info.get("config"), list) or "input_data_generator" in info for info in infos)
@@ -137,7 +137,7 @@ class _Half:
 
     @property
     def strict(self) -> bool:
-        """Only the default generator's arguments have a known grammar; another's are its own affair."""
+        """Whether arguments are checked: only those of the default generator have a known grammar."""
         return self.generator == DEFAULT_GENERATOR
 
 
@@ -150,7 +150,7 @@ class _Expansion:
     def __init__(self, page: JsonText, device: str, iterators: Iterators, generators: Collection[str], most: int, lenient: bool) -> None:
         self.page, self.device, self.iterators, self.most, self.lenient = page, device, iterators, most, lenient
         if taken := [name for name in iterators if _bare(name) in map(_bare, BUILT_IN)]:
-            raise UsageError(f"iterator {taken[0]!r} is PARAM's own", why="a file of yours defines it too", do="give yours another name")
+            raise UsageError(f"iterator {taken[0]!r} is PARAM's own", why="one of your files defines it too", do="give yours another name")
         self.generators = {_bare(name): name for name in (*generators, *DEFAULT_GENERATORS)}
         self.configs: list[Config] = []
         self.wrong: dict[tuple[Place, str], tuple[str, str, str]] = {}
@@ -172,7 +172,7 @@ class _Expansion:
         return Sheet(self.page.where, tuple(self.configs), tuple(mistakes), self.dropped, tuple(self.told(self.odd)))
 
     def told(self, found: Mapping[tuple[Place, str], tuple[str, str, str]]) -> list[Mistake]:
-        """Faults with the lines that they are in."""
+        """Return faults as mistakes with their lines."""
         lines = {**self.page.lines([place for place, _ in found]), **dict(self.page.twice)} if self.page.text else {}
         return [
             Mistake(
@@ -196,7 +196,7 @@ class _Expansion:
         return clean
 
     def once(self, scope: Place, id: str) -> bool:
-        """Whether no key of a thing is given twice; as it is ambiguous."""
+        """Whether no key of an object is given twice; each that is, is ambiguous and reported."""
         do = "remove one, or merge the two"
         return self.report((BrokenRule(place, f"key {shown(place[-1])} is given twice", do) for place in self.twice.get(scope, ())), id)
 
@@ -222,7 +222,7 @@ class _Expansion:
             self.entry(entry, (*place, "config", index), build, input, info.get("seed") if good else None, good)
 
     def half(self, info: Mapping[str, Any], place: Place, key: str) -> _Half:
-        """Which iterator and generator an operator's builds or inputs go through."""
+        """Return the iterator and the generator of an operator's builds or inputs."""
         faults: list[BrokenRule] = []
         iterator = info.get(f"{key}_iterator", DEFAULT)
         names = {_bare(name): name for name in (*self.iterators, *BUILT_IN)}
@@ -243,7 +243,7 @@ class _Expansion:
     def entry(self, entry: Any, place: Place, build: _Half, input: _Half, seed: int | None, good: bool) -> None:
         index = str(place[-1])
         if not isinstance(entry, dict):
-            self.report([grammar.expected(place, "an object with input, and build where there is one", entry)], index)
+            self.report([grammar.expected(place, "an object with input, and build if there is one", entry)], index)
             return
         good &= self.once(place, index)
         if {build.iterator, input.iterator} <= set(BUILT_IN):
@@ -265,12 +265,14 @@ class _Expansion:
             self.configs += whole if good else ()
 
     def builds(self, entry: Mapping[str, Any], place: Place, half: _Half, index: str) -> list[Found]:
-        """The builds of an entry with their ids; one that is absent or empty has the id 0."""
+        """Return the builds of an entry with their ids; one that is absent or empty has the id 0."""
         specs, at = entry.get("build"), (*place, "build")
         if specs is None:
             return [("0", None, at)]
         if not half.generator and half.sure:
-            self.report([grammar.missing(place[:1], "build_data_generator", f'usually "{DEFAULT_GENERATOR}", as there is a build')], "")
+            self.report(
+                [grammar.missing(place[:1], "build_data_generator", f'usually "{DEFAULT_GENERATOR}", because there is a build')], ""
+            )
             half = _Half(half.key, half.iterator, DEFAULT_GENERATOR, False)
         if not isinstance(specs, list):
             self.report([grammar.expected(at, "a list of specs", specs)], index)
@@ -279,7 +281,7 @@ class _Expansion:
         return found if half.sure else []
 
     def found(self, entry: Mapping[str, Any], place: Place, half: _Half, prefix: str, times: int) -> list[Found]:
-        """All specs that an iterator gives, each with its id and its place; `times` is how often each will be used."""
+        """Return all specs of an iterator, each with its id and its place; `times` is how often each will be used."""
         suffix = "|*" if half.key == "build" else ""
         at: Place = (*place, half.key)
         room = Room((self.most - len(self.configs)) // max(1, times), self.most)
@@ -303,7 +305,7 @@ class _Expansion:
         return found
 
     def plain(self, spec: Any, place: Place, half: _Half, id: str) -> list[Found]:
-        """A spec that is used unchanged."""
+        """Check a spec that is used unchanged."""
         good = self.report(grammar.spec_faults(spec, place, macros=False, strict=half.strict), id)
         if isinstance(spec, dict) and half.strict:
             for key, arg in grammar.arguments(spec):
@@ -312,13 +314,13 @@ class _Expansion:
         return [(str(place[-1]), spec, place)] if good else []
 
     def ranged(self, spec: Any, place: Place, half: _Half, id: str, room: Room) -> list[Found]:
-        """All combinations of a spec with macros, in the order of nested loops."""
+        """Return all combinations of a spec with macros, in the order of nested loops."""
         found, dropped = combinations(spec, place, half.strict, room, lambda faults: self.report(faults, id))
         self.dropped += dropped
         return [(f"{place[-1]}_{number}", item, place) for number, item in found]
 
     def embedded(self, build: Any, spec: Any, place: Place, half: _Half, id: str, room: Room) -> list[Found]:
-        """Inputs of the batched embedding operator: the tables come from the build, batch size and pooling factor from the input."""
+        """Return inputs of the batched embedding operator: the tables come from the build, batch size and pooling factor from the input."""
         tables = build.get("args") if isinstance(build, dict) else None
         args = spec.get("args") if isinstance(spec, dict) else None
         if not isinstance(tables, list) or len(tables) < 6:
@@ -335,13 +337,13 @@ class _Expansion:
         return [(number, {"args": [*before, *item["args"][:2], *after], "kwargs": {}}, at) for number, item, at in found]
 
     def custom(self, entry: Mapping[str, Any], place: Place, half: _Half, id: str, room: Room) -> list[Found]:
-        """What a user's iterator gives: it may raise, never end, or give something else than ids and specs."""
+        """Return the specs of a user's iterator, which may raise, never end, or yield something other than ids and specs."""
         found: dict[str, Found] = {}
         name = half.iterator
         try:
             for given in self.iterators[name](copy.deepcopy(dict(entry)), half.key, self.device):
                 if not isinstance(given, (tuple, list)) or len(given) != 2 or not _is_id(given[0]) or str(given[0]) in found:
-                    self.report([BrokenRule(place, f"iterator {name} gave {shown(given)}", "it gives pairs of a new id and a spec")], id)
+                    self.report([BrokenRule(place, f"iterator {name} gave {shown(given)}", "yield pairs of a new id and a spec")], id)
                     break
                 if not self.report(room.faults(len(found) + 1, place), id):
                     found.clear()
@@ -355,18 +357,18 @@ class _Expansion:
 
 
 def _is_id(value: Any) -> bool:
-    """An id is part of a longer one that `|` divides."""
+    """Whether a value can be an id, which becomes part of a longer one divided by `|`."""
     text = str(value) if isinstance(value, (int, str)) else ""
     return 0 < len(text) < 100 and text.isprintable() and "|" not in text
 
 
 def _bare(name: str) -> str:
-    """Names may have the prefix `PyTorch:`, which older files write with two colons."""
+    """Return a name without its prefix `PyTorch:`, which older files write with two colons."""
     return name.removeprefix("PyTorch:").removeprefix(":")
 
 
 def _scope(place: Place) -> Place:
-    """The smallest thing that a key given twice spoils: a spec, an entry or an operator."""
+    """Return the smallest unit that a repeated key makes unusable: a spec, an entry or an operator."""
     return place[:5] if len(place) > 5 else place[:3] if len(place) > 3 else place[:1]
 
 

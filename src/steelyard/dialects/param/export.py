@@ -1,4 +1,4 @@
-"""A saved run as PARAM's output file, for tools that read those."""
+"""Write a saved run as PARAM's output file, for tools that read such files."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from steelyard.version import __version__
 
 
 def text(run: Run) -> str:
-    """The whole file; records of other workloads than PARAM's calls have no place in it."""
+    """Return the text of the file, which can contain only records of PARAM's calls."""
     calls = [record for record in run.records if record.case["workload"] == native.WORKLOAD]
     if not calls:
-        raise UsageError(f"run {run.id} holds no call of an operator", why=f"only records of {native.WORKLOAD} have a place in such a file")
+        raise UsageError(f"run {run.id} has no call of an operator", why=f"the file can contain only records of {native.WORKLOAD}")
     options = _options(run, calls[0])
     made = [lines.header(options, _system(run), _moment(run.header.created))]
     for number, record in enumerate(calls):
@@ -47,7 +47,7 @@ def _options(run: Run, record: Record) -> Options:
 
 
 def _system(run: Run) -> Line:
-    """The machine that the run was made on, as far as the run knows it."""
+    """Return the facts about the system that the run recorded."""
     versions, unknown = run.header.machine.get("packages", {}), dict.fromkeys(("hostname", "pid", "cwd", "cuda_available"))
     python = run.header.machine.get("python", {}).get("version")
     return {
@@ -61,7 +61,7 @@ def _moment(text: str) -> datetime:
 
 
 def _configs(record: Record, number: int) -> Iterator[Config]:
-    """A config for every name that its file had for the case; a case from elsewhere gets a number."""
+    """Yield a config for every id that its file had for the case; a case from elsewhere gets a number."""
     params: Mapping[str, Any] = record.case["params"]
     build, input = (_without_generator(params.get(name)) for name in ("build", "input"))
     for label in str(record.effective.get("label", "")).split() or [f"{params['op']}|{number}|0|0"]:

@@ -21,7 +21,7 @@ _DEVICE = re.compile(r"[a-z]+(:[0-9]{1,3})?")
 
 @dataclass(frozen=True)
 class Options(PlainOptions):
-    """The options, with PARAM's names and defaults; from `fail_fast` on they are ours, and `batch_cuda_device` was 1 there."""
+    """The options, with PARAM's names and defaults (its `batch_cuda_device` is 1); those from `fail_fast` on are ours."""
 
     config: str = ""
     warmup: int = 1
@@ -68,7 +68,7 @@ class Options(PlainOptions):
 
     @property
     def expands_only(self) -> bool:
-        """No warm-up and no iteration: the config is expanded and nothing runs."""
+        """Whether the config is only expanded: no warm-up and no iteration."""
         return self.warmup == 0 and self.iteration == 0
 
     @property
@@ -78,12 +78,12 @@ class Options(PlainOptions):
 
     @classmethod
     def from_plain(cls, data: Mapping[str, Any]) -> Self:
-        """The same, where files may also be one name or paths."""
+        """Options from plain data; `files` may also be a single name, or paths."""
         return super().from_plain({name: list(_names(value)) if name == "files" else value for name, value in data.items()})
 
 
 def _names(value: Any) -> tuple[str, ...]:
-    """One file, or several; the letters of a name are not files."""
+    """File names as a tuple; a single name is one file."""
     return tuple(os.fspath(item) for item in ([value] if isinstance(value, (str, os.PathLike)) else value))
 
 
@@ -97,9 +97,9 @@ FLAGS = (
          "used as it is.", "PREFIX"),
     Flag(("-r", "--resume-id"), "resume_id", "text", "Begin at this id, <op>|<config>|<build>|<input>.", "ID"),
     Flag(("-s", "--stop_id"), "stop_id", "text", "Stop before this id.", "ID"),
-    Flag(("-a", "--append"), "append", "switch", "Append to the file named with -o FILE.json, and skip what it holds already."),
+    Flag(("-a", "--append"), "append", "switch", "Append to the file named with -o FILE.json, and skip the configs already in it."),
     Flag(("--cuda-l2-cache",), "cuda_l2_cache", "choice", "off flushes the L2 cache before every timed call (CUDA, discrete mode); "
-         "the flag alone means off.", choices=("on", "off"), bare="off"),
+         "the flag without a value means off.", choices=("on", "off"), bare="off"),
     Flag(("--exec-mode",), "exec_mode", "choice", "How calls are timed.", choices=MODES, bare=""),
     Flag(("-p", "--profile"), "profile", "switch", "Write a Kineto trace of the whole run."),
     Flag(("--et",), "et", "switch", "Write an execution trace of the whole run."),
@@ -118,20 +118,20 @@ FLAGS = (
     Flag(("--nsys-iteration",), "nsys_iteration", "count", "Profiled calls under nsys."),
     Flag(("--run-batch-size",), "run_batch_size", "count", "Configs per start of ncu or nsys."),
     Flag(("--batch-cuda-device",), "batch_cuda_device", "count", "The GPU that ncu and nsys use; by default that of the run."),
-    Flag(("--batch-cmd",), "batch_cmd", "text", f"What ncu and nsys start; by default {BATCH_COMMAND}.", "COMMAND"),
+    Flag(("--batch-cmd",), "batch_cmd", "text", f"The command that ncu and nsys start; by default {BATCH_COMMAND}.", "COMMAND"),
     Flag(("--pt2-model",), "pt2_model", "switch", "Run through torch.compile, compiled before anything is timed."),
     Flag(("--cuda-graph",), "cuda_graph", "switch", "Capture each call as a CUDA graph and time its replay."),
     Flag(("-l", "--log-level"), "log_level", "text", "DEBUG, INFO, WARNING, ERROR or CRITICAL.", "LEVEL"),
     Flag(("--fail-fast/--keep-going",), "fail_fast", "switch", "Stop at the first mistake or failure, or measure the rest (default)."),
     Flag(("--seed",), "seed", "count", "Seed of each config's data, unless the config has one."),
-    Flag(("--file",), "files", "texts", "A .py file with operators, iterators or data generators of yours; may be given again.", "FILE"),
-    Flag(("--timeout",), "timeout", "text", "Limit for one config, such as 60s; none by default.", "TIME"),
+    Flag(("--file",), "files", "texts", "A .py file with your operators, iterators or data generators; repeatable.", "FILE"),
+    Flag(("--timeout",), "timeout", "text", "Time limit for one config, such as 60s; none by default.", "TIME"),
 )  # fmt: skip
 """In the order of PARAM's own help, ours last."""
 
 
 def settle(options: Options) -> tuple[Options, list[str]]:
-    """Options that make sense together, and what was changed so that they do; impossible options are errors before anything runs."""
+    """Return consistent options, and a warning for each change; impossible options are errors before anything runs."""
     _check(options)
     warnings = []
     if options.cuda_graph and not options.on_cuda:
@@ -149,7 +149,7 @@ def settle(options: Options) -> tuple[Options, list[str]]:
 def _check(options: Options) -> None:
     for name in ("device", "output_prefix", "exec_mode", "log_level"):
         if not isinstance(getattr(options, name), str):
-            raise UsageError(f"{name} is a text, not {getattr(options, name)!r}")
+            raise UsageError(f"{name} must be text, not {getattr(options, name)!r}")
     for name in ("warmup", "iteration", "ncu_warmup", "ncu_iteration", "nsys_warmup", "nsys_iteration"):
         check_count(name, getattr(options, name), 0, MOST_CALLS)
     if options.batch_cuda_device is not None:
@@ -160,13 +160,15 @@ def _check(options: Options) -> None:
     if options.exec_mode not in MODES:
         raise UsageError(f"--exec-mode needs one of {', '.join(MODES)}" + (f", not {options.exec_mode!r}" if options.exec_mode else ""))
     if options.cuda_l2_cache not in ("on", "off"):
-        raise UsageError(f"--cuda-l2-cache is on or off, not {options.cuda_l2_cache!r}")
+        raise UsageError(f"--cuda-l2-cache must be on or off, not {options.cuda_l2_cache!r}")
     if options.log_level.upper() not in LEVELS:
         raise unknown("log level", options.log_level, LEVELS)
     if not _DEVICE.fullmatch(options.device):
         raise UsageError(f"not a device: {options.device!r}", do="write it like -d cpu, -d cuda or -d cuda:1")
     if options.timeout is not None and not (isinstance(options.timeout, (int, float)) and options.timeout > 0):
-        raise UsageError("--timeout must be more than 0" if isinstance(options.timeout, (int, float)) else "timeout is in seconds")
+        raise UsageError(
+            "--timeout must be more than 0" if isinstance(options.timeout, (int, float)) else "timeout must be a number of seconds"
+        )
     for switch, tool in ((options.cupti_profiler, "--cupti-profiler"), (options.ncu, "--ncu"), (options.nsys, "--nsys")):
         if switch and not options.on_cuda:
-            raise UsageError(f"{tool} looks at an NVIDIA GPU, and this run is on {options.device}", do=f"add -d cuda, or leave {tool} out")
+            raise UsageError(f"{tool} needs an NVIDIA GPU, and this run is on {options.device}", do=f"add -d cuda, or leave {tool} out")

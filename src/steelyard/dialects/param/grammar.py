@@ -51,7 +51,7 @@ Faults = Iterator[BrokenRule]
 
 
 def shown(value: Any, depth: int = 0) -> str:
-    """A value in a message: short, on one line, whatever it is."""
+    """Return a value as text for a message: short and on one line."""
     if isinstance(value, bool) or value is None:
         return {True: "true", False: "false", None: "null"}[value]
     if isinstance(value, int) and abs(value) >= 10**30:
@@ -75,7 +75,7 @@ def expected(place: Place, what: str, value: Any, do: str = "") -> BrokenRule:
 
 
 def unknown_keys(table: Mapping[Any, Any], place: Place, allowed: Collection[str]) -> Faults:
-    """Unknown keys are mistakes; the original ignores them."""
+    """Yield a mistake for each unknown key; the original ignores these."""
     for key in table:
         if key not in allowed:
             name = str(key)
@@ -84,21 +84,21 @@ def unknown_keys(table: Mapping[Any, Any], place: Place, allowed: Collection[str
 
 
 def arguments(spec: Mapping[str, Any]) -> list[tuple[tuple[str, str | int], Any]]:
-    """Every argument of a spec with its place in it, positional ones first."""
+    """Return every argument of a spec with its place in it, positional ones first."""
     args, kwargs = spec.get("args"), spec.get("kwargs")
     listed: list[tuple[tuple[str, str | int], Any]] = [(("args", at), arg) for at, arg in enumerate(args if isinstance(args, list) else ())]
     return [*listed, *((("kwargs", str(name)), arg) for name, arg in (kwargs if isinstance(kwargs, dict) else {}).items())]
 
 
 def spec_faults(spec: Any, place: Place, macros: bool, strict: bool) -> Faults:
-    """Mistakes in the frame of a build or input spec; its arguments are looked at one by one."""
+    """Mistakes in the frame of a build or input spec; its arguments are checked separately."""
     if not isinstance(spec, dict):
         yield expected(place, "an object with args and kwargs", spec)
         return
     if strict:
         yield from unknown_keys(spec, place, ("args", "kwargs", ZIP, WHERE))
         if "args" not in spec:
-            yield missing(place, "args", 'write "args": [] where there are none')
+            yield missing(place, "args", 'write "args": [] if there are none')
     if not macros:
         yield from (BrokenRule((*place, key), *_needs_range(key, 0)) for key in (ZIP, WHERE) if key in spec)
     if not isinstance(spec.get(ZIP, False), bool):
@@ -130,7 +130,7 @@ def argument_faults(arg: Any, place: Place, depth: int = 0) -> Faults:
 
 
 def type_faults(arg: Mapping[str, Any], place: Place) -> Faults:
-    """Without a known type nothing else about an argument can be judged."""
+    """Yield mistakes in an argument's type, without which nothing else about it can be checked."""
     if "type" not in arg:
         yield missing(place, "type", f"one of {', '.join(KEYS)}")
     elif not isinstance(arg["type"], str) or arg["type"] not in KEYS:
@@ -143,23 +143,23 @@ def type_faults(arg: Mapping[str, Any], place: Place) -> Faults:
 def _needs_range(key: str, depth: int) -> tuple[str, str]:
     if depth:
         return f"{key!r} inside a list is not expanded", 'name "value" in the "__range__" of the list around it, under RangeConfigIterator'
-    return f"{key!r} is read by RangeConfigIterator alone", 'add "input_iterator" (or "build_iterator"): "RangeConfigIterator"'
+    return f"only RangeConfigIterator reads {key!r}", 'add "input_iterator" (or "build_iterator"): "RangeConfigIterator"'
 
 
 def is_number(value: Any) -> bool:
-    """Whether a value is a finite number of a size that a machine has; true and false are none."""
+    """Whether a value is a finite number that fits 64 bits; true and false are not numbers."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return False
     return abs(value) < LARGEST if isinstance(value, int) else math.isfinite(value)
 
 
 def is_text(value: Any) -> bool:
-    """Whether a value is text that can be written down: halves of surrogate pairs cannot."""
+    """Whether a value is text that can be encoded: half of a surrogate pair cannot."""
     return isinstance(value, str) and (value.isascii() or not any("\ud800" <= char <= "\udfff" for char in value))
 
 
 def is_whole(value: Any) -> bool:
-    """Whether a value is a whole number of a size that a machine has."""
+    """Whether a value is a whole number that fits 64 bits."""
     return isinstance(value, int) and not isinstance(value, bool) and -LARGEST <= value < LARGEST
 
 
@@ -179,7 +179,7 @@ def _number_faults(arg: Mapping[str, Any], place: Place, depth: int) -> Faults:
         elif ends[0] > ends[1]:
             yield BrokenRule((*place, "value_range"), f"the range {shown(ends)} is empty", "write the smaller end first")
     else:
-        yield missing(place, "value", 'give "value" or "value_range"')
+        yield missing(place, "value", 'add "value" or "value_range"')
 
 
 def _choice_faults(arg: Mapping[str, Any], place: Place, depth: int) -> Faults:
@@ -210,7 +210,7 @@ def _name_faults(value: Any, place: Place, names: Collection[str]) -> Faults:
 
 
 def dtype_faults(value: Any, place: Place) -> Faults:
-    """Every usual spelling of a number format is taken."""
+    """Yield a mistake if a value is not a number format; every usual spelling is accepted."""
     if not isinstance(value, str):
         yield expected(place, "a dtype such as float", value)
         return
@@ -242,7 +242,7 @@ def _complex_faults(arg: Mapping[str, Any], place: Place, depth: int) -> Faults:
 
 def _none_faults(arg: Mapping[str, Any], place: Place, depth: int) -> Faults:
     if arg.get("value") is not None:
-        yield expected((*place, "value"), "nothing, as the type is none", arg["value"])
+        yield expected((*place, "value"), "nothing, because the type is none", arg["value"])
 
 
 def _tensor_faults(arg: Mapping[str, Any], place: Place, depth: int) -> Faults:
@@ -271,7 +271,7 @@ def _shape_faults(shape: Any, place: Place) -> Faults:
         if type(size) is not int or size >= LARGEST:
             yield expected((*place, index), "a size", size, 'name "shape" in "__range__" or "__list__"' if isinstance(size, list) else "")
         elif size < 0:
-            yield BrokenRule((*place, index), f"a size is negative: {shown(size)}", "no __copy__ has replaced it" if size == -1 else "")
+            yield BrokenRule((*place, index), f"a size is negative: {shown(size)}", "replace it with __copy__" if size == -1 else "")
         else:
             elements *= size
     if elements >= LARGEST:
@@ -293,11 +293,11 @@ def _layout_faults(arg: Mapping[str, Any], place: Place, shape: list[int]) -> Fa
         if rank and len(shape) != rank:
             yield BrokenRule((*place, "memory_format"), f"{found} needs {rank} dimensions, the shape has {len(shape)}")
     if "values" in arg and not _filled(arg["values"], shape):
-        yield BrokenRule((*place, "values"), f"expected numbers nested as the shape {shown(shape)} says")
+        yield BrokenRule((*place, "values"), f"expected numbers nested to the shape {shown(shape)}")
 
 
 def _nesting(values: Any) -> list[int]:
-    """The shape that nested lists have, told from the first of each."""
+    """Return the shape of nested lists, judged by the first element of each."""
     shape: list[int] = []
     while isinstance(values, list) and len(shape) < MOST_DIMENSIONS:
         shape.append(len(values))
@@ -306,7 +306,7 @@ def _nesting(values: Any) -> list[int]:
 
 
 def _filled(values: Any, shape: list[int]) -> bool:
-    """Whether nested lists of numbers have exactly a shape."""
+    """Whether nested lists of numbers have exactly this shape."""
     if not shape:
         return isinstance(values, (bool, float)) or is_number(values)
     return isinstance(values, list) and len(values) == shape[0] and all(_filled(item, shape[1:]) for item in values)
@@ -319,7 +319,7 @@ def _data_faults(arg: Mapping[str, Any], place: Place, dtype: str | None) -> Fau
     if "index" in arg:
         yield from _index_faults(arg["index"], (*place, "index"))
         if dtype is not None and (is_float(dtype) or canonical(dtype) == "bool"):
-            yield BrokenRule((*place, "index"), f"an index is of whole numbers, not {dtype}", 'use "dtype": "long"')
+            yield BrokenRule((*place, "index"), f"an index needs whole numbers, not {dtype}", 'use "dtype": "long"')
     if "distribution" not in arg:
         return
     found, at = arg["distribution"], (*place, "distribution")
@@ -339,11 +339,11 @@ def _data_faults(arg: Mapping[str, Any], place: Place, dtype: str | None) -> Fau
     if name in ("uniform", "normal") and dtype is not None and not is_float(dtype):
         yield BrokenRule(at, f"{name} does not give whole numbers, and the dtype is {dtype}", "use integers")
     if "index" in arg and name not in INDEX_DISTRIBUTIONS:
-        yield BrokenRule(at, f"an index cannot be {name}", f"one of {', '.join(INDEX_DISTRIBUTIONS)}, or none for even chances")
+        yield BrokenRule(at, f"an index cannot be {name}", f"one of {', '.join(INDEX_DISTRIBUTIONS)}, or none for equal chances")
 
 
 def _parameter_faults(name: str, values: Mapping[str, Any], place: Place, index: bool) -> Faults:
-    """Numbers of the right kind that still describe no distribution."""
+    """Yield mistakes in numbers of the right kind that describe no valid distribution."""
     if name in ("uniform", "integers"):
         low, high = values["low"], values["high"]
         if low > high or (low == high and name == "integers"):
@@ -369,7 +369,7 @@ def _index_faults(index: Any, place: Place) -> Faults:
 
 
 def reference_faults(spec: Mapping[str, Any], place: Place) -> Faults:
-    """An index that points at no tensor, or at a dimension that it has not or that is empty."""
+    """Yield a mistake for an index into something that is not a tensor, or into a dimension that is missing or empty."""
     whole = dict(arguments(spec))
     named: list[tuple[Place, Any]] = [((*place, *key), arg) for key, arg in reversed(whole.items())]
     while named:

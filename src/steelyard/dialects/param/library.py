@@ -1,6 +1,6 @@
 """PARAM's library under its own names: options, configs and executors, run by our engine.
 
-Everything runs in the calling process, as in the original. What `names.py` serves to imports is defined here.
+Everything runs in the calling process, as in the original. `names.py` makes these definitions importable.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ VERSION = f"steelyard {__version__}"
 
 
 class ExecutionPass(enum.Enum):
-    """The forward pass alone, or both."""
+    """Only the forward pass, or both passes."""
 
     FORWARD = "forward"
     BACKWARD = "backward"
@@ -48,7 +48,7 @@ class StopBenchmarkException(Exception):
 
 
 def get_benchmark_options() -> dict[str, Any]:
-    """All options by the original's names, as usual."""
+    """Return all options by the original's names, with their defaults."""
     asked = lines.header(Options(), {}, datetime.now())["run_options"]
     changed = {
         "pass_type": ExecutionPass.FORWARD,
@@ -60,9 +60,9 @@ def get_benchmark_options() -> dict[str, Any]:
 
 
 def options_of(given: Mapping[str, Any]) -> Options:
-    """The same as ours; tools that run around the whole command are for the command line."""
+    """Convert to our options; tools that run around the whole command are only for the command line."""
     if given.get("run_ncu") or given.get("run_nsys"):
-        raise UsageError("ncu and nsys run around a command, not in a process of yours", do="steelyard as param -c FILE --ncu")
+        raise UsageError("ncu and nsys can profile a command, not calls in this process", do="use steelyard as param -c FILE --ncu")
     mode = _word(given.get("op_exec_mode", given.get("op_exe_mode", "discrete")))
     device = str(given.get("device", "cpu"))
     flush = not given.get("cuda_l2_cache", True) and device.startswith("cuda") and mode == "discrete"
@@ -84,13 +84,13 @@ def create_bench_config(name: str) -> dict[str, Any]:
 
 
 def create_op_info() -> dict[str, Any]:
-    """What a config says about an operator, to be filled in."""
+    """A config's entry for an operator, to be filled in."""
     open_ones = dict.fromkeys(("build_iterator", "input_iterator", "build_data_generator"))
     return {**open_ones, "input_data_generator": expand.DEFAULT_GENERATOR, "config": [{"build": [], "input": []}]}
 
 
 def create_op_args(args: list[Any], kwargs: dict[str, Any]) -> dict[str, Any]:
-    """What one call, or one build, is given."""
+    """The arguments of one call or one build."""
     return {"args": args, "kwargs": kwargs}
 
 
@@ -112,14 +112,14 @@ def get_op_run_id(op_name: str, run_id: str) -> str:
 
 
 def get_sys_info() -> Line:
-    """The machine, as the first line of an output file has it."""
+    """Return the facts about the system, as in the first line of an output file."""
     from steelyard.backends._torch_fixed import facts
 
     return lines.machine(facts())
 
 
 def init_pytorch(run_options: Any = None) -> None:
-    """One thread, and random numbers from the beginning."""
+    """Use one thread, and restart the random numbers."""
     from steelyard.engine.bench import open_backend
     from steelyard.workloads.operators.call import sow
 
@@ -128,12 +128,12 @@ def init_pytorch(run_options: Any = None) -> None:
 
 
 def get_logger() -> logging.Logger:
-    """The listeners of the library."""
+    """Return the library's logger."""
     return logging.getLogger("param_bench")
 
 
 def init_logging(level: int = logging.INFO) -> logging.Logger:
-    """The same, at a level."""
+    """Set the level of the library's logger, and return it."""
     get_logger().setLevel(level)
     return get_logger()
 
@@ -143,7 +143,7 @@ def load_modules(package: Any) -> None:
 
 
 class OperatorConfig:
-    """An operator of a config, with what makes its arguments."""
+    """An operator of a config, with the iterators and generators of its arguments."""
 
     def __init__(self, name: str, info: Mapping[str, Any], op: Any = None, device: str = "cpu") -> None:
         self.name, self.info, self.device = name, info, device
@@ -179,27 +179,27 @@ class BenchmarkConfig:
         self.op_configs: list[OperatorConfig] = []
 
     def load_json_file(self, config_file_name: str) -> None:
-        """From a file."""
+        """Load a file."""
         self.load_json(Path(config_file_name).read_text(encoding="utf-8"))
 
     def load_json(self, config_json: str) -> None:
-        """From a text."""
+        """Load a text."""
         self.load(json.loads(config_json))
 
     def load(self, config: Mapping[str, Any]) -> None:
-        """From data."""
+        """Load data."""
         self.bench_config = copy.deepcopy(dict(config))
         self.op_configs += [make_op_config(name, info, self.run_options.get("device", "cpu")) for name, info in self.bench_config.items()]
 
 
 class OpExecutor:
-    """Runs one operator over arguments that are there."""
+    """Runs one operator with given arguments."""
 
     def __init__(self, name: str, op: Any, run_options: Mapping[str, Any]) -> None:
         self.name, self.op, self.run_options = name, op, run_options
 
     def run(self, input_args: list[Any], input_kwargs: dict[str, Any], op_run_id: str) -> dict[str, Any]:
-        """The times of its calls, as a record has them."""
+        """Return the times of its calls in the form of a record."""
         from steelyard.workloads.operators.call import bound
 
         forward, args, kwargs, _ = bound(self.op, list(input_args), dict(input_kwargs))
@@ -207,7 +207,7 @@ class OpExecutor:
 
 
 class BuildExecutor:
-    """Runs one build of an operator with its inputs; a subclass says how."""
+    """Runs one build of an operator with its inputs; subclasses implement `run`."""
 
     def __init__(self) -> None:
         self.resume_id: str | None = None
@@ -218,14 +218,14 @@ class BuildExecutor:
 
 
 class OpBuildExecutor(BuildExecutor):
-    """The usual way: every input in its turn, a line for each to the stream that the options name."""
+    """The default: runs the inputs in order, and writes a line for each to the stream in the options."""
 
     def __init__(self, run_options: Mapping[str, Any]) -> None:
         super().__init__()
         self.run_options = run_options
 
     def run(self, op_config: OperatorConfig, build_input_config: Mapping[str, Any], config_build_id: str) -> list[Line]:
-        """The records of one build."""
+        """Run one build and return its records."""
         build, info = build_input_config.get("build"), {**op_config.info, "build_iterator": None}
         entry = {"input": build_input_config["input"], **({} if build is None else {"build": [build] if build else []})}
         found = records({op_config.name: {**info, "config": [entry]}}, self.run_options)
@@ -233,7 +233,7 @@ class OpBuildExecutor(BuildExecutor):
 
 
 def records(config: Mapping[str, Any], run_options: Mapping[str, Any]) -> list[Line]:
-    """Run a config here; what is left open in it is as if it were not there, as in the original."""
+    """Run a config in this process; keys with null are ignored, as in the original."""
     plain = {name: _settled(info) for name, info in json.loads(json.dumps(config)).items()}
     return here.run(plain, options_of(run_options), own=registered())
 
@@ -246,7 +246,7 @@ def _settled(info: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def written(made: list[Line], run_options: Mapping[str, Any]) -> list[Line]:
-    """The same, reported to the stream that the options name."""
+    """Write records to the stream in the options, if there is one, and return them."""
     stream: TextIO | None = run_options.get("out_stream")
     if stream is not None:
         for line in made:
@@ -263,7 +263,7 @@ class Benchmark:
         self.build_executor = build_executor(self.run_options)
 
     def run(self) -> list[Any]:
-        """All of it; returns the executor's result, by default records."""
+        """Run the whole config and return the executor's results, by default records."""
         if type(self.build_executor) is OpBuildExecutor:
             return written(records(self.bench_config.bench_config, self.run_options), self.run_options)
         made: list[Any] = []
@@ -275,7 +275,7 @@ class Benchmark:
         return made
 
     def run_op(self, op_config: OperatorConfig) -> Iterable[Any]:
-        """Every build of one operator, with the id that it has."""
+        """Run every build of one operator, each with its id."""
         for number, entry in enumerate(op_config.info["config"]):
             builds = list(op_config.build_iterator(entry, "build", self.run_options["device"])) if entry.get("build") else []
             for id, build in builds or [("0", entry.get("build"))]:
@@ -283,12 +283,12 @@ class Benchmark:
 
 
 def make_default_benchmark(bench_config: BenchmarkConfig) -> Benchmark:
-    """A config run in the usual way."""
+    """Return a benchmark that runs a config with the default executor."""
     return Benchmark(bench_config, OpBuildExecutor)
 
 
 class FileBenchmark:
-    """One config file after another, each with an output file of its own; options are attributes of `config`."""
+    """Runs config files one after another, each with its own output file; options are attributes of `config`."""
 
     def __init__(self, config: Any, logger: logging.Logger | None = None) -> None:
         self.config, self.logger = config, logger or get_logger()

@@ -27,13 +27,13 @@ UNMEASURED = frozenset({"skipped"})
 CONDITIONS = (
     "device", "backward", "warmup", "iteration", "cuda_l2_cache", "exec_mode", "pt2_model", "cuda_graph", "seed", "threads",
 )  # fmt: skip
-"""Options that decide what a record holds: one that was measured under others does not stand for a config."""
+"""Options that affect a record: one measured with other values does not count for a config."""
 BEGINNING = b'{"run_options": '
 
 
 @dataclass(frozen=True)
 class OutputPlace:
-    """Where results go: the file itself, and the beginning of the names of what is written beside it."""
+    """Where results go: the file, and the prefix of the names of files beside it."""
 
     file: Path
     stem: str
@@ -70,7 +70,7 @@ def header(options: Options, machine: Mapping[str, Any], started: datetime) -> L
 
 
 def host() -> Line:
-    """What the header says about the system before any framework is asked."""
+    """Return the header's facts about the system that need no framework."""
     return {
         "hostname": socket.gethostname(), "pid": os.getpid(), "cwd": str(Path.cwd()),
         "python_version": platform.python_version(), "param_train_compute_version": f"steelyard {__version__}",
@@ -78,7 +78,7 @@ def host() -> Line:
 
 
 def machine(facts: Mapping[str, Any]) -> Line:
-    """The same with what the framework says, under PARAM's names."""
+    """Return the header's facts about the system, including the framework's, under PARAM's names."""
     found = host() | {"cuda_available": bool(facts.get("cuda_available"))}
     if found["cuda_available"]:
         names = {
@@ -95,40 +95,40 @@ def _text_of(path: str | None) -> str:
 
 
 def record(op: str, id: str, build: Any, input: Any, metric: Mapping[str, Any], **ours: Any) -> Line:
-    """One config: PARAM's four keys, then what only we know."""
+    """Return the line of one config: PARAM's four keys, then our own facts."""
     return {"op_name": op, "id": id, "metric": metric, "config": {"build": build, "input": input}, "steelyard": ours}
 
 
 def refused(op: str, id: str, build: Any, input: Any, error: str) -> Line:
-    """A config that cannot run: the file says so, and a run that continues it tries again."""
+    """Return the line of a config that cannot run; a run that continues the file tries it again."""
     return record(op, id, build, input, {}, status="skipped", error=error)
 
 
 def finish(ended: datetime) -> Line:
-    """Written only when the run came to its end."""
+    """Return the last line, which is written only if the run was completed."""
     return {"finish_time": ended.isoformat(timespec="seconds")}
 
 
 def full_id(line: Mapping[str, Any]) -> str:
-    """The id that is unique in a file, which is what resume and stop ids are."""
+    """Return the id that is unique in a file; resume and stop ids have this form."""
     return f"{line['op_name']}|{line['id']}"
 
 
 def status(line: Mapping[str, Any]) -> str:
-    """The status of a config; a file that PARAM itself wrote has only measured ones."""
+    """Return the status of a config; in a file that PARAM itself wrote, all are measured."""
     return str(_ours(line).get("status") or ("ok" if line.get("metric") else "skipped"))
 
 
 def _ours(line: Mapping[str, Any]) -> Line:
-    """What only we know about a line; files written by PARAM itself lack it."""
+    """Return our own facts in a line; lines written by PARAM itself have none."""
     found = line.get("steelyard")
     return found if isinstance(found, dict) else {}
 
 
 @dataclass(frozen=True)
 class Recorded:
-    """What an output file holds already: its records by full id, what was asked for when each was measured, how many of the
-    bytes are whole lines, and whether the last of these says that a run came to its end."""
+    """The content of an output file: its records by full id, the options with which each was measured, how many bytes are complete
+    lines, and whether the last of these says that a run was completed."""
 
     records: Mapping[str, Line]
     whole: int
@@ -136,7 +136,7 @@ class Recorded:
     finished: bool = False
 
     def holds(self, op: str, id: str, build: Any, input: Any, options: Options | None = None) -> Line | None:
-        """The record of this very config, if it was run; the same id over other arguments, or in another way, is another config."""
+        """Return the record of exactly this config, if it was run; the same id with other arguments or options is another config."""
         found = self.records.get(f"{op}|{id}")
         if found is None or status(found) in UNMEASURED or _text(found.get("config")) != _text({"build": build, "input": input}):
             return None
@@ -148,7 +148,7 @@ class Recorded:
 
 
 def _text(config: Any) -> str:
-    """A config to be compared: as data, one with a NaN in it would not even be equal to itself."""
+    """Return a config as text for comparisons: as data, NaN would not equal itself."""
     return json.dumps(config, sort_keys=True)
 
 
@@ -182,7 +182,7 @@ def read(path: Path) -> Recorded:
 
 
 def _asked(header: Line) -> Line:
-    """The options in a header, by the names of the command line; other programs may write fewer."""
+    """Return the options in a header, by the names of the command line; other programs may write fewer."""
     told = header["run_options"].get("cmd_args") if isinstance(header["run_options"], dict) else None
     return told if isinstance(told, dict) else {}
 
@@ -223,7 +223,7 @@ def check_writable(path: Path) -> None:
     if there and not plain:
         raise UsageError("is a folder, a pipe or a device, not a file", do="name a file with -o", where=str(path))
     if not folder:
-        raise UsageError("there is no such folder", do="make it, or name another with -o", where=str(path.parent))
+        raise UsageError("there is no such folder", do="create it, or name another with -o", where=str(path.parent))
     if not os.access(path if there else path.parent, os.W_OK):
         raise UsageError("cannot be written", do="name another file with -o", where=str(path))
     if there:

@@ -1,4 +1,4 @@
-"""One spec with macros to its combinations: ranges, alternatives, copies, zip and filters, counted before they are made."""
+"""Expand one spec with macros to its combinations: ranges, alternatives, copies, zip and filters, counted before they are made."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Room:
     most: int
 
     def faults(self, count: int, place: Place) -> Faults:
-        """Too many are refused by their number alone."""
+        """Yield a mistake if there are too many combinations, judged only by their number."""
         if count > self.left:
             yield BrokenRule(
                 place, f"more combinations than fit: a file has at most {self.most:,} configs", "use a larger step or fewer ranges"
@@ -55,7 +55,7 @@ class Room:
 
 
 def combinations(spec: Any, place: Place, strict: bool, room: Room, report: Report) -> tuple[list[tuple[int, Spec]], int]:
-    """The good combinations with their numbers, and how many the filters dropped. What is wrong is reported."""
+    """Return the good combinations with their numbers, and how many the filters dropped. Mistakes are reported."""
     good = report(grammar.spec_faults(spec, place, macros=True, strict=strict))
     if not isinstance(spec, dict):
         return [], 0
@@ -135,17 +135,17 @@ class _Rows:
         return found, dropped
 
     def answer(self, spec: Spec) -> bool | BrokenRule:
-        """Whether all filters keep a combination, or why that cannot be said."""
+        """Whether all filters keep a combination, or the reason why that is unknown."""
         for test in self.conditions:
             try:
                 if not test.holds(spec):
                     return False
             except Unanswerable as error:
-                return BrokenRule((*self.place, WHERE), f"{shown(test.text)} has no answer: {error}")
+                return BrokenRule((*self.place, WHERE), f"{shown(test.text)} has no result: {error}")
         return True
 
     def copied(self, row: tuple[Any, ...]) -> tuple[list[BrokenRule], tuple[Any, ...]]:
-        """A combination after its copies, made in order and each reading what those before it wrote."""
+        """Return a combination after its copies, made in order; each reads the results of those before it."""
         table = dict(zip(self.keys, row, strict=True))
         faults: list[BrokenRule] = []
         for key, moves in self.moves.items():
@@ -165,7 +165,7 @@ def _points(arg: Any, known: dict[int, bool]) -> bool:
 
 
 def _bad(column: Sequence[Any], place: Place, moves: Sequence[_Move | BrokenRule], good: bool, report: Report) -> set[int]:
-    """Variants that no combination can use, by identity. One with copies is judged after them, or here if they are never made."""
+    """Return the ids of variants that no combination can use. Those with copies are checked after these, or here if none is made."""
     copied = {move.attribute for move in moves if isinstance(move, _Move)}
     if moves and good:
         return set()
@@ -179,14 +179,14 @@ def _bad(column: Sequence[Any], place: Place, moves: Sequence[_Move | BrokenRule
 
 
 def _step(spec: Mapping[str, Any], lengths: Sequence[int]) -> int | None:
-    """How many combinations a zip gives; None where the ranges are multiplied out."""
+    """Return how many combinations a zip makes; None if the ranges are multiplied out."""
     if spec.get(ZIP) is not True:
         return None
     return lengths[0] if lengths else 1
 
 
 def _count(lengths: Iterable[int], most: int) -> int:
-    """How many combinations a product gives; once above the most, by how much does not matter."""
+    """Return how many combinations a product makes; counting stops above `most`."""
     count = 1
     for length in lengths:
         count *= length
@@ -200,7 +200,7 @@ def _joined(lengths: Sequence[int]) -> str:
 
 
 def _product(columns: Sequence[Sequence[Any]], step: int | None) -> Iterable[tuple[Any, ...]]:
-    """Nested loops with the first column outside, or all columns advancing together."""
+    """Combine columns: as nested loops with the first one outside, or all advancing together."""
     if step is None:
         return itertools.product(*columns)
     return (tuple(column[at if len(column) > 1 else 0] for column in columns) for at in range(step))
@@ -217,13 +217,13 @@ def _length(bounds: Sequence[Any]) -> int:
 
 
 def _exact(bounds: Sequence[Any]) -> tuple[Fraction, Fraction, Fraction]:
-    """Decimal numbers as written, so that 0.1 to 0.3 by 0.1 has three values and the last is 0.3."""
+    """Return decimal numbers as written, so that 0.1 to 0.3 by 0.1 has three values and the last is 0.3."""
     low, high, step = (Fraction(str(value)) for value in (*bounds, 1)[:3])
     return low, high, step
 
 
 def _lengths(arg: Mapping[str, Any]) -> Iterator[int]:
-    """The number of values of each range of an argument."""
+    """Yield the number of values of each range of an argument."""
     kind, ranged = arg.get("type"), arg.get(RANGE, ())
     yield from (len(arg[name]) for name in dict.fromkeys(arg.get(LIST, ())))
     for name in dict.fromkeys(ranged):
@@ -236,7 +236,7 @@ def _lengths(arg: Mapping[str, Any]) -> Iterator[int]:
 
 
 def _variants(arg: Mapping[str, Any], step: int | None) -> list[Any]:
-    """All that one argument can be, without macros; attributes written first change slowest."""
+    """Return all variants of one argument, without macros; attributes written first change slowest."""
     if not any(macro in arg for macro in MACROS):
         return [arg]
     names = [name for name in arg if name not in MACROS]
@@ -275,7 +275,7 @@ def _conditions(spec: Mapping[str, Any], place: Place) -> Iterator[Condition | B
 
 
 def _moves(arg: Mapping[str, Any], place: Place) -> Iterator[_Move | BrokenRule]:
-    """The copies of one argument: `{"shape": [i, [j, k]]}`, where i may be null for the whole attribute, j a position or
+    """Yield the copies of one argument: `{"shape": [i, [j, k]]}`, where i may be null for the whole attribute, j a position or
     the name of a keyword argument, and k an element, an attribute's name, or both."""
     listed = arg[COPY]
     if not isinstance(listed, list) or not all(isinstance(item, dict) for item in listed):
@@ -302,7 +302,7 @@ def _moves(arg: Mapping[str, Any], place: Place) -> Iterator[_Move | BrokenRule]
 
 
 def _copy(table: dict[Key, Any], key: Key, move: _Move) -> Faults:
-    """Make one copy, or say why it cannot be made."""
+    """Make one copy, or yield the mistake that prevents it."""
     source, target = table.get(move.source), table[key]
     if source is None:
         yield BrokenRule(move.place, f"there is no argument {shown(move.source[1])} to copy from")
@@ -319,7 +319,7 @@ def _copy(table: dict[Key, Any], key: Key, move: _Move) -> Faults:
     if move.index is not None:
         old = target.get(move.attribute)
         if not _has(old, move.index):
-            yield BrokenRule(move.place, f"its own {move.attribute} has no element {move.index}")
+            yield BrokenRule(move.place, f"{move.attribute} of this argument has no element {move.index}")
             return
         new = list(old)
         new[move.index] = value
@@ -332,7 +332,7 @@ def _has(value: Any, index: int) -> bool:
 
 
 def _bounds_faults(value: Any, place: Place, whole: bool) -> Faults:
-    """A range is [min, max] or [min, max, step], both ends included."""
+    """Yield mistakes in a range: [min, max] or [min, max, step], both ends included."""
     fits = is_whole if whole else is_number
     kind = "whole numbers" if whole else "numbers"
     if not isinstance(value, list) or len(value) not in (2, 3) or not all(fits(item) for item in value):
@@ -344,14 +344,14 @@ def _bounds_faults(value: Any, place: Place, whole: bool) -> Faults:
 
 
 def macro_faults(arg: Any, place: Place, depth: int = 0) -> Faults:
-    """What is wrong with the macros of one argument; the values they give are checked when they are known."""
+    """Yield mistakes in the macros of one argument; their values are checked once they are known."""
     if not isinstance(arg, dict):
         yield expected(place, 'an argument such as {"type": "int", "value": 1}', arg)
         return
     if not any(macro in arg for macro in MACROS):
         return
     if depth and COPY in arg:
-        yield BrokenRule((*place, COPY), "an argument inside a list cannot copy", "give the whole list's argument the copy")
+        yield BrokenRule((*place, COPY), "an argument inside a list cannot copy", "put the copy into the argument of the whole list")
     named: list[str] = []
     for macro in (RANGE, LIST):
         names = arg.get(macro, [])

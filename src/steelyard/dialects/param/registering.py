@@ -1,6 +1,6 @@
-"""PARAM's interfaces for users' own operators, iterators and data generators, and how these are made known.
+"""PARAM's interfaces for users' own operators, iterators and data generators, and the functions that register them.
 
-What is registered is known to this process, and to a worker that loads the file whose classes they are.
+A registration is known to this process, and to a worker that loads the file that defines the class.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class OperatorInterface:
-    """What an operator has; `forward` is all that it must."""
+    """The interface of an operator; only `forward` is required."""
 
     device: Any = None
 
@@ -26,15 +26,15 @@ class OperatorInterface:
         """Prepare what calls need."""
 
     def cleanup(self) -> None:
-        """Release it."""
+        """Release what `build` prepared."""
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """The call."""
+        """Run the operator."""
         raise NotImplementedError
 
 
 class CallableOp(OperatorInterface):
-    """A function as an operator; the pass back is the usual one."""
+    """A function as an operator, with the usual backward pass."""
 
     def __init__(self, func: Any) -> None:
         self.func = func
@@ -56,7 +56,7 @@ class InPlaceOp(OperatorInterface):
 
 
 class BuildableOp(OperatorInterface):
-    """A module, or whatever else is made first and then called."""
+    """A module, or another object that is created first and then called."""
 
     def __init__(self, constructor: Any) -> None:
         self.constructor = constructor
@@ -73,12 +73,12 @@ class BuildableOp(OperatorInterface):
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Call it."""
         if self.func is None:
-            raise UsageError(f"{self.constructor} is built before it is called")
+            raise UsageError(f"{self.constructor} is called before it was built")
         return self.func(*args, **kwargs)
 
 
 class ConfigIterator:
-    """A way to get specs from an entry of a config: pairs of id and spec."""
+    """The interface of an iterator: yields pairs of id and spec from an entry of a config."""
 
     def __init__(self, configs: Mapping[str, Any], key: str, device: str) -> None:
         self.configs, self.key, self.device = configs, key, device
@@ -91,7 +91,7 @@ class ConfigIterator:
 
 
 class DefaultConfigIterator(ConfigIterator):
-    """Specs as they are, by their place."""
+    """Yields specs unchanged, with their position as id."""
 
     def __iter__(self) -> Iterator[tuple[Any, Mapping[str, Any]]]:
         info = {"input_iterator": type(self).__name__, "input_data_generator": expand.DEFAULT_GENERATOR}
@@ -102,25 +102,25 @@ class DefaultConfigIterator(ConfigIterator):
 
 
 class RangeConfigIterator(DefaultConfigIterator):
-    """Every combination of what a spec's macros range over."""
+    """Yields every combination of the values of a spec's macros."""
 
 
 class ArgumentGenerator:
-    """A way to make arguments from a spec."""
+    """The interface of a data generator: makes arguments from a spec."""
 
     def get_data(self, config: Mapping[str, Any], device: str) -> tuple[list[Any], dict[str, Any]]:
-        """Arguments by place and by name."""
+        """Return positional and keyword arguments."""
         raise NotImplementedError
 
 
 class DefaultDataGenerator(ArgumentGenerator):
-    """Ours, from the seed that `as param` has."""
+    """Our data generator, with the default seed of `as param`."""
 
     def __init__(self, cache: bool = False) -> None:
         self.cache = cache
 
     def get_data(self, config: Mapping[str, Any], device: str) -> tuple[list[Any], dict[str, Any]]:
-        """Arguments by place and by name."""
+        """Return positional and keyword arguments."""
         from steelyard.workloads.operators._values import arguments
 
         args, kwargs, _ = arguments(config, device, 0)
@@ -133,25 +133,25 @@ data_generator_map: dict[str, Any] = {expand.DEFAULT_GENERATOR: DefaultDataGener
 
 
 def register_operator(name: str, operator_class: Any) -> None:
-    """Make an operator known: a class, or one that is made already."""
+    """Register an operator: a class or an object."""
     _register("operator", op_map, name, operator_class)
     _plant(operator_class, _operator(name))
 
 
 def register_operators(op_dict: Mapping[str, Any]) -> None:
-    """Several at once."""
+    """Register several operators."""
     for name, made_of in op_dict.items():
         register_operator(name, made_of)
 
 
 def register_config_iterator(name: str, iterator_class: Any) -> None:
-    """Make a way to expand specs known."""
+    """Register an iterator, which expands specs."""
     _register("iterator", config_iterator_map, name, iterator_class)
     _plant(iterator_class, _iterator(name))
 
 
 def register_data_generator(name: str, data_gen_class: Any) -> None:
-    """Make a way to make arguments known."""
+    """Register a data generator, which makes arguments."""
     _register("data generator", data_generator_map, name, data_gen_class)
     _plant(data_gen_class, _generator(name))
 
@@ -163,7 +163,7 @@ def _register(kind: str, table: dict[str, Any], name: str, made_of: Any) -> None
 
 
 def _plant(made_of: Any, ours: Operator | SpecIterator | DataGenerator) -> None:
-    """Leave it where a worker that loads the user's file looks for definitions: in the module of its class."""
+    """Store a definition in the module of its class, where a worker that loads the user's file looks for it."""
     kind = made_of if isinstance(made_of, type) else type(made_of)
     if kind.__module__ != __name__ and (module := sys.modules.get(kind.__module__)):
         setattr(module, f"registered {ours.name}", ours)
@@ -183,7 +183,7 @@ def _generator(name: str) -> DataGenerator:
 
 
 def registered() -> Loaded:
-    """Everything registered in this process."""
+    """Return everything registered in this process."""
     from steelyard.registry import Loaded
 
     usual = {"DefaultConfigIterator", "RangeConfigIterator", expand.DEFAULT_GENERATOR}

@@ -25,7 +25,7 @@ from steelyard.store.runs import Store
 
 RAISED = 1
 """Python's exit code after a traceback, which is how PARAM reports a failed call."""
-DRY = "no warm-up and no iteration was asked for"
+DRY = "no warm-up and no iteration was requested"
 
 
 @dataclass
@@ -73,11 +73,11 @@ class Session:
         if self.place:
             lines.check_writable(self.place.file)
             if self.place.file.exists() and self.place.file.stat().st_size and not options.append:
-                self.watch.warning(f"{self.place.file} holds older results, which are overwritten; -a would add to them")
+                self.watch.warning(f"{self.place.file} has older results, which are overwritten; -a would add to them")
         files = [str(Path(name).resolve()) for name in options.files]
         sheet, recorded = config.sheet(source, files, _place(options), options.device, lenient=not self.strict), self._recorded()
         if not sheet.configs and not sheet.mistakes:
-            raise UsageError("there is nothing to run in it", where=sheet.source)
+            raise UsageError("there is nothing to run in this config", where=sheet.source)
         chosen = select(sheet.configs, options) if sheet.configs else []
         sink = self.sink = Writing(options, self.watch, sheet, chosen, self.place, recorded, self.strict, config.packages(source))
         self._tell_mistakes(sheet, sink)
@@ -112,7 +112,7 @@ class Session:
         return left
 
     def _without_engine(self, left: Sequence[Config], chosen: Sequence[Config], recorded: Recorded | None, sink: Writing) -> int:
-        """Nothing is measured: the expanded configs are written, or there was nothing left to do."""
+        """Write the expanded configs, or count those already recorded; nothing is measured."""
         held = [line for item in chosen if recorded and (line := recorded.holds(item.op, item.id, item.build, item.input, self.options))]
         sink.statuses += [lines.status(line) for line in held]
         if left and self.options.expands_only:
@@ -145,7 +145,7 @@ class Session:
         sink.finish()
 
     def _judged(self, sink: Writing) -> int:
-        """Nothing measured is never green, unless nothing was asked for; what was wrong in the config comes before all else."""
+        """Return the exit code: success needs something measured, unless nothing was requested; mistakes come first."""
         if sink.mistakes and not sink.statuses:
             return USAGE
         failed = sink.mistakes or sink.batch_failed or any(status in BAD for status in sink.statuses)
@@ -155,7 +155,7 @@ class Session:
         return exit_code(held) if held else PASS
 
     def original_code(self, code: int) -> int:
-        """PARAM's exit code in place of ours: a call that fails ends it with 1, and what it skips leaves it at 0."""
+        """Return PARAM's exit code in place of ours: 1 after a failed call, else 0, also if configs were skipped."""
         if code == USAGE:
             return code
         return RAISED if any(status not in lines.UNMEASURED and status != "ok" for status in self.statuses) else PASS
@@ -176,12 +176,12 @@ def _check_files(files: Sequence[str]) -> None:
 
 
 def select(configs: Sequence[Config], options: Options) -> list[Config]:
-    """From the resume id on, up to the stop id; an unknown id is an error, since the run would be empty."""
+    """Return the configs from the resume id up to the stop id; an unknown id is an error, because the run would be empty."""
     places = {config.full_id: place for place, config in enumerate(configs)}
     first = 0 if options.resume_id is None else _place_of(options.resume_id, places, "resume")
     last = len(configs) if options.stop_id is None else _place_of(options.stop_id, places, "stop")
     if first >= last:
-        raise UsageError(f"nothing lies between {options.resume_id or 'the first config'} and the stop id {options.stop_id}")
+        raise UsageError(f"there is no config between {options.resume_id or 'the first config'} and the stop id {options.stop_id}")
     return list(configs[first:last])
 
 
@@ -195,7 +195,7 @@ def _place_of(id: str, places: Mapping[str, int], what: str) -> int:
 
 
 def unasked() -> Line:
-    """The system as far as it is known without loading torch, under the same names."""
+    """Return the header's facts about the system that are known without loading torch."""
     from importlib.metadata import PackageNotFoundError, version
 
     try:
@@ -215,7 +215,7 @@ def begin(
     store: Store | None = None,
     command: Sequence[str] = (),
 ) -> Session:
-    """A session with options that make sense; changes are reported."""
+    """Start a session with consistent options; changes are reported."""
     settled, warnings = flags.settle(options)
     for text in warnings:
         watch.warning(text)

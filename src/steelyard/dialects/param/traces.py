@@ -1,4 +1,4 @@
-"""PARAM's programs for execution traces below `steelyard as param`: its trace tool and its validator, with their flags."""
+"""PARAM's programs for execution traces under `steelyard as param`: its trace tool and its validator, with their flags."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SMALL = 300
 @click.command("trace-tool", context_settings=CONTEXT)
 @spelt("--input", "file", required=True, type=click.Path(path_type=Path), metavar="FILE", help="The execution trace (.json, .json.gz).")
 @spelt("--list-op", "listed", is_flag=True, help="Operators, with how often each was called and with how many different inputs.")
-@click.option("--detail", is_flag=True, help="With --list-op: also the inputs, as a config has them.")
+@click.option("--detail", is_flag=True, help="With --list-op: also the inputs, in the form of a config.")
 @click.option("--json", "as_json", is_flag=True, help="With --list-op: as JSON.")
 @click.option("--clean", is_flag=True, help="With --list-op: only calls that a config can make.")
 @spelt("--list-tensor", "tensors", is_flag=True, help="Every tensor with its storage, shape and format.")
@@ -35,7 +35,7 @@ SMALL = 300
 @click.option("--graph", "drawn", is_flag=True, help="A graph beside the input: .dot under 300 nodes, else .graphml.")
 @click.option("--graphviz", is_flag=True, help="The graph as .dot.")
 @click.option("--graphml", is_flag=True, help="The graph as .graphml.")
-@spelt("--step-annotation", "mark", default=STEP, show_default=True, metavar="TEXT", help="What is in the name of every step's label.")
+@spelt("--step-annotation", "mark", default=STEP, show_default=True, metavar="TEXT", help="Text in the label of every step.")
 def trace_tool(file: Path, listed: bool, detail: bool, as_json: bool, clean: bool, tensors: bool, tree: bool, number: int | None,
                drawn: bool, graphviz: bool, graphml: bool, mark: str) -> int:  # fmt: skip
     """Inspect an execution trace as PARAM's execution_trace tool does.
@@ -44,9 +44,9 @@ def trace_tool(file: Path, listed: bool, detail: bool, as_json: bool, clean: boo
     steelyard as param trace-tool --input trace.json --list-op --detail --json
     """
     if not (listed or tensors or tree or drawn or graphviz or graphml or number is not None):
-        raise UsageError("nothing was asked for", do="--list-op, --list-tensor, --tree, --node ID or --graph")
+        raise UsageError("nothing is requested", do="use --list-op, --list-tensor, --tree, --node ID or --graph")
     if not mark:
-        raise UsageError("--step-annotation is empty", why="every label would be a step", do="name what steps' labels hold")
+        raise UsageError("--step-annotation is empty", why="every label would be a step", do="name a text that the labels of steps contain")
 
     def parts() -> Iterator[Trace]:
         with open_trace(file) as reader:
@@ -69,7 +69,7 @@ def trace_tool(file: Path, listed: bool, detail: bool, as_json: bool, clean: boo
 
 
 def _draw(parts: Iterable[Trace], file: Path, forms: Sequence[str], *, fitting: bool) -> None:
-    """Graphs of all steps together, in the named forms and in the one that fits their size; these are held whole."""
+    """Write graphs of all steps together, in the named forms and in the one that fits their size; all nodes are kept in memory."""
     from steelyard.traces.steps import make_trace
 
     held = list(parts)
@@ -113,7 +113,7 @@ def _tensors(parts: Iterable[Trace]) -> Iterator[str]:
 def _node(parts: Iterable[Trace], number: int, file: Path) -> None:
     part = next((part for part in parts if number in part.by_id), None)
     if part is None:
-        raise UsageError(f"no node {number}", do="--tree shows the nodes", where=str(file))
+        raise UsageError(f"no node {number}", do="see --tree", where=str(file))
     for line in node_lines(part.by_id[number], part):
         click.echo(line)
 
@@ -124,11 +124,11 @@ def _node(parts: Iterable[Trace], number: int, file: Path) -> None:
 )
 def validate(file: Path) -> int:
     """Count operators, messages between processes and Triton kernels of a trace, or of each rank's, and check that every message names its
-    process group, as PARAM's validate_trace does; exit code 3 where one does not.
+    process group, as PARAM's validate_trace does; exit code 3 if one does not.
     """
     found = sorted(path for end in ("json", "json.gz") for path in file.glob(f"rank-*.{end}") if path.name.count(".") == end.count(".") + 1)
     if file.is_dir() and not found:
-        raise UsageError(f"no traces in {file}", do="they are named rank-0.json, rank-1.json and so on, or end in .json.gz")
+        raise UsageError(f"no traces in {file}", do="name the files rank-0.json, rank-1.json and so on, or with .json.gz")
     sound = [_valid(summarise(path)) for path in found or [file]]
     return PASS if all(sound) else FAILED
 

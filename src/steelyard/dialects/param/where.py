@@ -1,7 +1,7 @@
 """Conditions on a combination of arguments, such as `args[0].shape[1] == args[1].shape[0]`, read without running anything.
 
 They are written as in Python, with numbers, texts, true, false and null, `args` and `kwargs` with positions and names behind
-them, `len(…)`, the signs + - * / // %, comparisons, and, or, not. Python's own parser reads them; whatever else it knows is refused.
+them, `len(…)`, the signs + - * / // %, comparisons, and, or, not. Python's own parser reads them; all other syntax is refused.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ _SIGNS: Mapping[type, Callable[[Any, Any], Any]] = {
 
 
 class Unanswerable(Exception):
-    """A condition that has no answer for one combination: a place that is not there, or things that cannot be compared."""
+    """A condition has no result for one combination: a place is missing, or values cannot be compared."""
 
 
 @dataclass(frozen=True)
 class Condition:
-    """A condition as written, and the test it stands for."""
+    """A condition as written, and the function that tests it."""
 
     text: str
     term: Term
@@ -51,9 +51,9 @@ class Condition:
 
 
 def condition(text: str) -> Condition:
-    """Read a condition; a mistake in it is the user's error."""
+    """Parse a condition; a mistake in it is a usage error."""
     if len(text) > LONGEST:
-        raise UsageError(f"a condition has at most {LONGEST} characters")
+        raise UsageError(f"a condition is longer than {LONGEST} characters")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -97,7 +97,7 @@ def _term(node: ast.expr, text: str, depth: int = 0) -> Term:
 
 
 def _steps(node: ast.expr) -> list[str | int]:
-    """The way from args or kwargs to a value; empty for what is no such way."""
+    """Return the path from args or kwargs to a value; empty if the expression is not such a path."""
     steps: list[str | int] = []
     while True:
         match node:
@@ -119,7 +119,7 @@ def _compare(orders: Sequence[Callable[[Any, Any], bool]], terms: Sequence[Term]
         try:
             return all(order(left, right) for order, left, right in zip(orders, values, values[1:], strict=False))
         except (TypeError, RecursionError):
-            raise Unanswerable(f"{' and '.join(_kind(value) for value in values)} have no order") from None
+            raise Unanswerable(f"{' and '.join(_kind(value) for value in values)} cannot be ordered") from None
 
     return run
 
@@ -130,7 +130,7 @@ def _follow(spec: Spec, steps: list[str | int]) -> Any:
         there = step < len(value) if isinstance(step, int) and isinstance(value, list) else isinstance(value, Mapping) and step in value
         if not there:
             text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in steps[:count])
-            raise Unanswerable(f"{text[1:]} is not there")
+            raise Unanswerable(f"{text[1:]} does not exist")
         value = value[step]
     return value
 

@@ -1,4 +1,4 @@
-"""Speedups over a baseline backend from stored rows: the original's four reports as data, and what had to be left out of them."""
+"""Speedups over a baseline backend from stored rows: the original's four reports as data, and counts of what was left out."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ MOST_NAMES = 8
 
 Tell = Callable[[str], None]
 Devices = dict[tuple[str, str | None], bool]
-"""Kinds and names of accelerators in the rows, and whether each is the one that was asked for."""
+"""Kinds and names of accelerators in the rows, and whether each is the requested one."""
 Batches = dict[Any, TimePoint]
 Models = dict[str, Batches]
 
 
 @dataclass(frozen=True)
 class ReportQuestion:
-    """A question about the rows; the first backend is the baseline of the others."""
+    """The options of a report; the first backend is the baseline of the others."""
 
     report: Literal["latest", "latest_grouped", "histogram", "speedup"] = "speedup"
     accelerator: str = "v100"
@@ -51,13 +51,13 @@ class ReportQuestion:
             if name not in BACKENDS:
                 raise unknown("backend", name, BACKENDS)
         if not self.backends:
-            raise UsageError("no backend to report on", do=f"known: {', '.join(BACKENDS)}")
+            raise UsageError("no backend to report on", do=f"name one of {', '.join(BACKENDS)}")
         if not self.accelerator.strip():
-            raise UsageError("no accelerator named", do="v100, a100, a6000, cpu, or a part of the device's name")
+            raise UsageError("no accelerator named", do="name v100, a100, a6000, cpu, or a part of the device's name")
 
     @property
     def over(self) -> str:
-        """`Oldest Inductor`: what a speedup is over."""
+        """The baseline of a speedup, such as `Oldest Inductor`."""
         return f"{self.baseline.capitalize()} {BACKENDS[self.backends[0]]}"
 
     @property
@@ -74,7 +74,7 @@ class Occasion:
     points: dict[str, Models] = field(default_factory=dict)
     tried: dict[str, dict[str, bool]] = field(default_factory=dict)
     torches: dict[str, set[str]] = field(default_factory=dict)
-    """The backends that ran on each version of torch, where the rows say it."""
+    """The backends that ran on each version of torch, if the rows say it."""
 
 
 Sessions = dict[float, Occasion]
@@ -82,7 +82,7 @@ Sessions = dict[float, Occasion]
 
 @dataclass(frozen=True)
 class ReportLine:
-    """One backend in a report, or one percentile of it: a point or nothing at each place, and beside it what `--paired` adds."""
+    """One backend in a report, or one percentile of it: a point or None at each place, and what `--paired` adds."""
 
     backend: str
     label: str
@@ -101,7 +101,7 @@ class Report:
 
 
 def report(rows: Iterable[Row], question: ReportQuestion, tally: RowTally, tell: Tell = lambda text: None) -> Report | None:
-    """The answer to a question; None where the rows have points but none of the kind, as the original then prints nothing."""
+    """Return the report; None if the rows have points but none of this kind: the original then prints nothing."""
     devices: Devices = {}
     sessions = gather(rows, question, tally, devices)
     if not any(session.points for session in sessions.values()):
@@ -120,7 +120,7 @@ def report(rows: Iterable[Row], question: ReportQuestion, tally: RowTally, tell:
 
 
 def _nothing(question: ReportQuestion, what: str, why: str = "") -> SteelyardError:
-    """The original ends with 1 here."""
+    """Return the error for no results; the original exits with 1 here."""
     return (NothingMeasured if question.strict_exit else SteelyardError)(what, why=why)
 
 
@@ -131,7 +131,7 @@ def _seen(devices: Devices, question: ReportQuestion) -> str:
 
 
 def gather(rows: Iterable[Row], question: ReportQuestion, tally: RowTally, devices: Devices) -> Sessions:
-    """Points by timestamp, backend, model and batch size; of two rows for one point the last counts."""
+    """Return points by timestamp, backend, model and batch size; of two rows for one point the last counts."""
     chosen = chooser(question.filters, question.excludes, question.tiers, question.exclude_tiers)
     wanted: dict[str, bool] = {}
     sessions: Sessions = {}
@@ -166,11 +166,11 @@ def _of_device(question: ReportQuestion, kind: str, device: str | None, seen: De
 def _tell_mixed(question: ReportQuestion, devices: Devices, tell: Tell) -> None:
     names = sorted({str(device) for (_, device), fits in devices.items() if fits})
     if len(names) > 1:
-        tell(f"{printable(question.accelerator, 40)} fits {len(names)} names of accelerators, taken for one: {_list(names)}")
+        tell(f"{printable(question.accelerator, 40)} matches {len(names)} names of accelerators, treated as one: {_list(names)}")
 
 
 def _tell_versions(sessions: Sessions, tell: Tell) -> None:
-    """Stacks on two versions of torch differ in more than their stack."""
+    """Warn if backends ran on different versions of torch: they then differ in more than their stack."""
     mixed = [session.torches for session in sessions.values() if len(session.torches) > 1]
     if mixed:
         named = "; ".join(f"{printable(torch, 40)}: {', '.join(sorted(names))}" for torch, names in sorted(mixed[-1].items()))
@@ -182,11 +182,11 @@ def _place(row: Row, sessions: Sessions, question: ReportQuestion, tally: RowTal
     backend, moment, batch = row.backend, row.moment, row.experiment["batch_size"]
     if backend is None:
         pair = f"dynamo {row.experiment['dynamo']!r}, xla {row.experiment['xla']!r}"
-        return tally.add(f"left out: no backend is known by {printable(pair, 80)}", row.where)
+        return tally.add(f"left out: no backend has {printable(pair, 80)}", row.where)
     if row.experiment.get("torch_xla2") is not None:
         return tally.add("left out: torch_xla2 is not a backend of these reports", row.where)
     if moment is None:
-        return tally.add("left out: its timestamp is missing or no time", row.where)
+        return tally.add("left out: its timestamp is missing or invalid", row.where)
     if not (batch is None or isinstance(batch, (int, float, str))):
         return tally.add("left out: its batch size is not a number", row.where)
     session = sessions.get(moment) or sessions.setdefault(moment, Occasion())
@@ -209,13 +209,13 @@ def _place(row: Row, sessions: Sessions, question: ReportQuestion, tally: RowTal
 
 
 def _point(row: Row, question: ReportQuestion, tally: RowTally) -> TimePoint | None:
-    """The row's time; a wrong answer counts as the original counts it, but not where pass rates stand beside the means."""
+    """Return the row's time; a wrong answer counts, as in the original, unless pass rates are shown beside the means."""
     if "error" in row.metrics:
         tally.add(SKIPPED if row.metrics["error"] == "SKIP" else UNTIMED, row.where)
         return None
     times = row.metrics.get("total_time")
     if not isinstance(times, list):
-        what = "missing" if "total_time" not in row.metrics else "null" if times is None else "no list"
+        what = "missing" if "total_time" not in row.metrics else "null" if times is None else "not a list"
         tally.add(f"left out: metrics.total_time is {what}", row.where)
         return None
     found = POINTS[question.metric](times)
@@ -229,7 +229,7 @@ def _point(row: Row, question: ReportQuestion, tally: RowTally) -> TimePoint | N
 
 
 def _baseline(sessions: Sessions, question: ReportQuestion) -> Models:
-    """The times that speedups are over: per model and batch size the oldest, or those of the newest timestamp alone."""
+    """Return the baseline times: per model and batch size the oldest, or only those of the newest timestamp."""
     first, moments = question.backends[0], list(sessions)
     found: Models = {}
     if question.baseline == "latest":
@@ -247,7 +247,7 @@ Speedups = dict[float, dict[str, dict[str, TimePoint]]]
 
 
 def _speedups(sessions: Sessions, baseline: Models, question: ReportQuestion, tell: Tell) -> Speedups:
-    """Speedups by timestamp, backend and model; several batch sizes of a model are one figure."""
+    """Return speedups by timestamp, backend and model; several batch sizes of a model are one figure."""
     found: Speedups = {}
     alone: dict[tuple[str, str], None] = {}
     for moment, session in sessions.items():
@@ -282,7 +282,7 @@ def _tell_alone(alone: Iterable[tuple[str, str]], question: ReportQuestion, tell
     for backend, name in alone:
         by_backend.setdefault(backend, []).append(name)
     for backend, names in by_backend.items():
-        tell(f"{len(names)} of {backend} not shown, since the baseline ({question.backends[0]}) has no such time: {_list(names)}")
+        tell(f"{len(names)} of {backend} not shown, because the baseline ({question.backends[0]}) has no such time: {_list(names)}")
 
 
 def _list(names: Sequence[str]) -> str:
@@ -291,7 +291,7 @@ def _list(names: Sequence[str]) -> str:
 
 
 def moment_of(seconds: float) -> datetime:
-    """A timestamp as a moment in UTC, without saying so, as the original prints it."""
+    """Convert a timestamp to a datetime in UTC without a time zone, as the original prints it."""
     return datetime.fromtimestamp(seconds, UTC).replace(tzinfo=None)
 
 
@@ -307,7 +307,7 @@ def _speedup(sessions: Sessions, found: Speedups, question: ReportQuestion, tell
 
 
 def _histogram(sessions: Sessions, found: Speedups, question: ReportQuestion, tell: Tell) -> Report:
-    """Percentiles of each backend over time, wherever the first backend has any."""
+    """Percentiles of each backend over time, at the moments of the first backend."""
     moments = [moment for moment in sessions if question.backends[0] in found[moment]]
     lines = []
     for backend in question.backends:
@@ -327,7 +327,7 @@ def _latest(sessions: Sessions, found: Speedups, question: ReportQuestion, tell:
         return None
     if len(held) > 1:
         said = [f"{backend} {moment_of(moment)}" for backend, moment in newest.items() if moment is not None]
-        tell(f"the newest results are not all of one time: {', '.join(said)}")
+        tell(f"the newest results are not all from one time: {', '.join(said)}")
     ordered = {backend: _ascending(found[moment][backend]) if moment is not None else [] for backend, moment in newest.items()}
     most = max(map(len, ordered.values()))
     lines = []
@@ -366,10 +366,10 @@ def _passed(sessions: Sessions, moments: Iterable[float], backend: str) -> tuple
 
 
 def _tell_unequal(found: Speedups, moments: Sequence[float], question: ReportQuestion, tell: Tell) -> None:
-    """Means over different models look alike and are not; say so for the newest."""
+    """Warn if the newest means are over different models."""
     if question.paired or not moments:
         return
     sets = {backend: set(models) for backend, models in found[moments[-1]].items()}
     if len(set(map(frozenset, sets.values()))) > 1:
         said = ", ".join(f"{backend} {len(names)}" for backend, names in sets.items())
-        tell(f"at {moment_of(moments[-1])} the backends are not of the same models ({said}); --paired takes those that all have")
+        tell(f"at {moment_of(moments[-1])} the backends have different models ({said}); --paired takes only those that all have")

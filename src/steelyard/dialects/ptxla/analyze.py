@@ -30,7 +30,7 @@ ON_FAILURE = (
     "median_total_time", "median_per_iter_time", "xla_median_trace_per_iter_time", "xla_compile_time", "dynamo_compile_time",
 )  # fmt: skip
 NOT_SO = -1
-"""The cell for a figure without a meaning, as the time to trace has none without XLA."""
+"""The cell for a figure that does not apply, such as the time to trace without XLA."""
 DEEPEST = 8
 
 
@@ -73,7 +73,7 @@ def analyze(order: Order, tally: RowTally) -> WrittenFiles:
 
 
 def record(row: Row, order: Order, tally: RowTally) -> dict[str, Any]:
-    """A row of the CSV: fixed columns first, then five figures of each metric."""
+    """Return a row of the CSV: fixed columns first, then five figures of each metric."""
     experiment = row.experiment
     found: dict[str, Any] = {
         "timestamp": row.timestamp if row.moment is not None else order.timestamp,
@@ -87,7 +87,7 @@ def record(row: Row, order: Order, tally: RowTally) -> dict[str, Any]:
 
 
 def entry(row: Row, order: Order, tally: RowTally) -> dict[str, Any]:
-    """A line of the JSONL: figures apart from what they are of, and no booleans or nulls, which its database cannot take."""
+    """Return a line of the JSONL: metrics apart from dimensions, and no booleans or nulls, which its database cannot store."""
     experiment, failed = row.experiment, "error" in row.metrics
     batch = experiment.get("batch_size")
     moment = row.moment if row.moment is not None else order.timestamp
@@ -107,7 +107,7 @@ def entry(row: Row, order: Order, tally: RowTally) -> dict[str, Any]:
 
 
 def figures(row: Row, tally: RowTally) -> dict[str, float]:
-    """Least, median and most of all repeats, mean and deviation of all but the first, and what the first took beyond the median."""
+    """Return minimum, median and maximum of all repeats, mean and deviation of all but the first, and maximum minus median."""
     found: dict[str, float] = {}
     xla, dynamo = row.experiment.get("xla"), row.experiment.get("dynamo")
     for name, values in _series(row, tally):
@@ -116,7 +116,7 @@ def figures(row: Row, tally: RowTally) -> dict[str, float]:
             continue
         known = [value for value in values if value is not None]
         if len(known) < len(values):
-            tally.add(f"incomplete: a value of {printable(name, 60)} is null or not a number; the other rows count", row.where)
+            tally.add(f"incomplete: a value of {printable(name, 60)} is null or not a number; the other values count", row.where)
         found |= _summary(name, known, [value for value in values[1:] if value is not None])
     if "max_total_time" in found:
         beyond = found["max_total_time"] - found["median_total_time"]
@@ -134,7 +134,7 @@ def _summary(name: str, known: Sequence[float], later: Sequence[float]) -> dict[
 
 
 def _series(row: Row, tally: RowTally) -> Iterator[tuple[str, list[float | None]]]:
-    """Each metric as a list of numbers; tables, such as counters by name, give a list per entry: `dynamo_counters.stats.calls_captured`."""
+    """Yield each metric as a list of numbers; tables, such as counters, as a list per entry: `dynamo_counters.stats.calls_captured`."""
     for name, values in row.metrics.items():
         listed = values if isinstance(values, list) else [values]
         if any(isinstance(value, dict) for value in listed):
@@ -146,7 +146,7 @@ def _series(row: Row, tally: RowTally) -> Iterator[tuple[str, list[float | None]
 
 
 def _entries(name: str, tables: Sequence[Mapping[str, Any]], depth: int) -> Iterator[tuple[str, list[float | None]]]:
-    """What a table lacks in one repeat was zero there: an operator that was not called, a counter that did not count."""
+    """Yield lists from tables; an entry missing in one repeat is 0 there: an operator not called, a counter not increased."""
     for key in dict.fromkeys(key for table in tables for key in table):
         values = [table.get(key, 0) for table in tables]
         if any(isinstance(value, dict) for value in values):
@@ -166,7 +166,7 @@ def _number(value: Any) -> float | None:
 
 
 def table(records: Sequence[Mapping[str, Any]], columns: Sequence[str] | None = None, header: bool = True) -> str:
-    """CSV with the fixed columns first and then those that the rows bring, in the order in which they come."""
+    """Return CSV with the fixed columns first, then the other columns of the rows in order of appearance."""
     names = list(columns or columns_of(records))
     written = io.StringIO()
     writer = csv.DictWriter(written, names, lineterminator="\n")
@@ -186,7 +186,7 @@ def _text(value: Any) -> Any:
 
 
 def extend(database: Path, records: Sequence[Mapping[str, Any]]) -> None:
-    """Add rows to a CSV that may have other columns: by name, never by place; new columns are added at its right."""
+    """Add rows to a CSV that may have other columns: matched by name, not by position; new columns go to the right."""
     try:
         if not database.exists() or database.stat().st_size == 0:
             database.parent.mkdir(parents=True, exist_ok=True)
@@ -207,7 +207,7 @@ def extend(database: Path, records: Sequence[Mapping[str, Any]]) -> None:
 
 
 def _held(database: Path) -> list[str]:
-    """The columns that a database has."""
+    """Return the columns of a database."""
     with database.open(encoding="utf-8", newline="") as file:
         names = next(csv.reader(file), [])
     if not {"timestamp", "model_name"} <= set(names):
@@ -216,7 +216,7 @@ def _held(database: Path) -> list[str]:
 
 
 def _rows(database: Path) -> list[dict[str, Any]]:
-    """The rows of a database; messages in it may be long, and cells beyond its columns have no name to keep them by."""
+    """Return the rows of a database; its messages may be long, and cells beyond its columns are dropped."""
     longest = csv.field_size_limit(2**31 - 1)
     try:
         with database.open(encoding="utf-8", newline="") as file:
@@ -232,5 +232,5 @@ def _last_character(path: Path) -> bytes:
 
 
 def _encoded(text: str) -> bytes:
-    """What is no character of Unicode, such as half of a pair, becomes a question mark."""
+    """Encode as UTF-8; what cannot be encoded, such as half of a surrogate pair, becomes a question mark."""
     return text.encode("utf-8", "replace")

@@ -25,7 +25,9 @@ def draw(report: Report, form: str, title: str = "", width: float = 9.0, height:
     if importlib.util.find_spec("matplotlib") is None:
         raise UsageError(f"cannot draw {form}", why="matplotlib is not installed", do="pip install 'steelyard[plots]', or --format ascii")
     if not (0 < width <= LARGEST and 0 < height <= LARGEST):
-        raise UsageError(f"a picture of {width:g} by {height:g} inches cannot be drawn", do=f"up to {LARGEST:g} inches a side")
+        raise UsageError(
+            f"a picture of {width:g} by {height:g} inches cannot be drawn", do=f"use more than 0 and up to {LARGEST:g} inches a side"
+        )
     import matplotlib
     from matplotlib.figure import Figure
 

@@ -59,7 +59,7 @@ def _spread_backends(args: list[str]) -> list[str]:
         if word.startswith("-"):
             listing = word == "--backends"
             if listing and (place + 1 == len(args) or args[place + 1].startswith("-")):
-                raise UsageError("--backends needs a name", do=f"known: {', '.join(BACKENDS)}")
+                raise UsageError("--backends needs a name", do=f"name one of {', '.join(BACKENDS)}")
             given += [] if listing else [word]
         elif listing and (word in BACKENDS or not Path(word).exists()):
             if word not in BACKENDS:
@@ -95,7 +95,11 @@ def _spread_backends(args: list[str]) -> list[str]:
     help="Time of execution by its mean (exec, mean) or median, or time to compile.",
 )
 @click.option(
-    "--baseline", type=click.Choice(["oldest", "latest"]), default="oldest", show_default=True, help="Which times speedups are over."
+    "--baseline",
+    type=click.Choice(["oldest", "latest"]),
+    default="oldest",
+    show_default=True,
+    help="Which baseline times speedups are over.",
 )
 @click.option(
     "--backends",
@@ -105,22 +109,24 @@ def _spread_backends(args: list[str]) -> list[str]:
     "baseline. End the list with -- before files.  [default: inductor openxla+dynamo]",
 )
 @click.option("-k", "--filter", "filters", multiple=True, metavar="REGEX", help="Only models in whose name this is found; repeatable.")
-@click.option("-x", "--exclude", "excludes", multiple=True, metavar="REGEX", help="Not those in whose name this is found; repeatable.")
+@click.option(
+    "-x", "--exclude", "excludes", multiple=True, metavar="REGEX", help="Leave out models in whose name this is found; repeatable."
+)
 @click.option("--filter-by-tier", "tiers", multiple=True, type=int, metavar="N", help="Only models of tier 1, 2 or 3; repeatable.")
-@click.option("--exclude-by-tier", "exclude_tiers", multiple=True, type=int, metavar="N", help="Not those of this tier; repeatable.")
+@click.option("--exclude-by-tier", "exclude_tiers", multiple=True, type=int, metavar="N", help="Leave out models of this tier; repeatable.")
 @click.option("--title", default="", metavar="TEXT", help="A second line for the title of a chart.")
 @click.option("--fig-width", type=float, default=9.0, show_default=True, metavar="INCHES", help="Width of a picture.")
 @click.option("--fig-height", type=float, default=6.75, show_default=True, metavar="INCHES", help="Height of a picture.")
 @click.option("--paired", is_flag=True, help="Only models that all backends have, with their number and how many passed.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Write here instead of to stdout.")
-@click.option("--strict-exit", is_flag=True, help="Exit with 5 where nothing is found; the original exits with 1.")
+@click.option("--strict-exit", is_flag=True, help="Exit with 5 if nothing is found; the original exits with 1.")
 def aggregate(
     files: tuple[Path, ...], form: str, title: str, fig_width: float, fig_height: float, output: Path | None,
     kind: str, backends: tuple[str, ...], **given: Any,
 ) -> int:  # fmt: skip
-    """Speedups over a baseline backend, from the JSONL files of the runner.
+    """Report speedups over a baseline backend, from the JSONL files of the runner.
 
-    What is left out is counted on stderr: rows that are blank, cut short, without times or of other accelerators.
+    Rows left out are counted on stderr: those blank, cut short, without times or of other accelerators.
 
     \b
     steelyard as ptxla aggregate --accelerator=v100 --report=latest --format=ascii results/*.jsonl
@@ -155,14 +161,14 @@ def _written(report: Report, form: str, title: str, width: float, height: float)
 
 
 def _hand_out(made: str | bytes, output: Path | None, form: str) -> None:
-    """To a file, or to stdout; a picture is not for a terminal."""
+    """Write to a file or to stdout, but no picture to a terminal."""
     if output is not None:
         save(output, made)
     elif isinstance(made, str):
         click.echo(made, nl=False)
     else:
         if sys.stdout.isatty():
-            raise UsageError(f"{form} is nothing for a terminal", do=f"send it to a file: > report.{form}, or --format ascii")
+            raise UsageError(f"cannot print {form} to a terminal", do=f"send it to a file: > report.{form}, or --format ascii")
         sys.stdout.buffer.write(made)
         sys.stdout.buffer.flush()
 
@@ -188,7 +194,7 @@ def _hand_out(made: str | bytes, output: Path | None, form: str) -> None:
     metavar="FILE",
     help="CSV that the rows are added to; not with --output-format=jsonl.",
 )
-@click.option("--timestamp", type=float, metavar="SECONDS", help="For rows that have none; now by default.")
+@click.option("--timestamp", type=float, metavar="SECONDS", help="Timestamp for rows that have none; now by default.")
 @click.option("--hide-errors", is_flag=True, help="Leave out the messages of rows that failed.")
 @click.option("--log-level", type=click.Choice(["info", "warning"]), default="warning", show_default=True, help="Log level.")
 @click.option(
@@ -200,7 +206,7 @@ def _hand_out(made: str | bytes, output: Path | None, form: str) -> None:
     help="Accepted and ignored.",
 )
 def analyze(form: str, folder: Path, database: Path, timestamp: float | None, hide_errors: bool, log_level: str) -> int:
-    """A table of least, median, most, mean and deviation of every metric of every row in a folder.
+    """Write a table of minimum, median, maximum, mean and deviation of every metric of every row in a folder.
 
     \b
     steelyard as ptxla analyze --output-dirname=experiment_results

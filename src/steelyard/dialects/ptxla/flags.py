@@ -29,7 +29,7 @@ NULL = "None"
 
 @dataclass(frozen=True)
 class RunnerOptions(PlainOptions):
-    """What was asked for, with the original's names and defaults; from `torchbench` on they are ours."""
+    """The options, with the original's names and defaults; those from `torchbench` on are ours."""
 
     suite_name: str = ""
     filter: tuple[str, ...] = ()
@@ -90,7 +90,7 @@ class RunnerOptions(PlainOptions):
 
     @property
     def precision(self) -> str:
-        """The precision of matrix products: the original asks for `high` whatever the flag says, unless TF32 is disabled."""
+        """The precision of matrix products: the original uses `high`, whatever the flag says, unless TF32 is disabled."""
         return (self.matmul_precision or "highest") if self.disable_tf32 else "high"
 
     @property
@@ -102,13 +102,13 @@ class RunnerOptions(PlainOptions):
 FLAGS = (
     Flag(("--suite-name",), "suite_name", "choice", "Where the models come from.", choices=SUITES, required=True),
     Flag(("-k", "--filter"), "filter", "texts", "Only models in whose name this regex is found, in any case; repeatable.", "REGEX"),
-    Flag(("-x", "--exclude"), "exclude", "texts", "Not those in whose name this is found; repeatable.", "REGEX"),
+    Flag(("-x", "--exclude"), "exclude", "texts", "Leave out models in whose name this is found; repeatable.", "REGEX"),
     Flag(("--filter-by-tier",), "filter_by_tier", "integers", "Only models of this tier; repeatable.", "N"),
-    Flag(("--exclude-by-tier",), "exclude_by_tier", "integers", "Not those of this tier; repeatable.", "N"),
+    Flag(("--exclude-by-tier",), "exclude_by_tier", "integers", "Leave out models of this tier; repeatable.", "N"),
     Flag(("--total-partitions",), "total_partitions", "integer", f"Parts the models are cut into, 1 to {MOST_PARTITIONS}."),
     Flag(("--partition-id",), "partition_id", "integer", "The part to run, from 0."),
     Flag(("--no-skip",), "no_skip", "switch", "Run what a skip rule would leave out."),
-    Flag(("--dry-run",), "dry_run", "switch", "Say what would run, and run nothing."),
+    Flag(("--dry-run",), "dry_run", "switch", "Print what would run, and run nothing."),
     Flag(("--accelerator",), "accelerator", "choices", "Device; repeatable.", choices=ACCELERATORS),
     Flag(("--xla",), "xla", "choices", "XLA runtime; repeatable.", choices=XLAS),
     Flag(("--dynamo",), "dynamo", "choices", "Compiler of torch.compile; repeatable.", choices=DYNAMOS),
@@ -120,48 +120,48 @@ FLAGS = (
     Flag(("--repeat",), "repeat", "integer", "Measurements per config; the first one compiles."),
     Flag(("--iterations-per-run",), "iterations_per_run", "integer", "Calls per measurement."),
     Flag(("--batch-size",), "batch_size", "text", "Batch size, instead of the model's own; same: that of a model's first stack.", "N"),
-    Flag(("--randomize-input",), "randomize_input", "switch", "Other random numbers in floating inputs for every call."),
+    Flag(("--randomize-input",), "randomize_input", "switch", "New random numbers in floating-point inputs for every call."),
     Flag(("--collect-full-output",), "collect_full_output", "switch", "With --save-output: gradients and weights too."),
     Flag(("--pure-wall-time",), "pure_wall_time", "switch", "The fastest of many calls instead of one per iteration."),
-    Flag(("--filter-by-single-graph",), "filter_by_single_graph", "switch", "Fail where a model is not one graph (fullgraph)."),
-    Flag(("--output-dirname",), "output_dirname", "text", "Folder of all output.", "DIR"),
-    Flag(("--output-basename",), "output_basename", "text", "File of the rows in it.", "FILE"),
+    Flag(("--filter-by-single-graph",), "filter_by_single_graph", "switch", "Fail if a model is not one graph (fullgraph)."),
+    Flag(("--output-dirname",), "output_dirname", "text", "Folder for all output.", "DIR"),
+    Flag(("--output-basename",), "output_basename", "text", "File for the rows in the output folder.", "FILE"),
     Flag(("--no-resume",), "no_resume", "switch", "Delete the file of rows first, instead of continuing it."),
-    Flag(("--timestamp",), "timestamp", "seconds", "Seconds since 1970 that all rows carry; now by default.", "SECONDS"),
-    Flag(("--save-output",), "save_output", "switch", "Save what the model answered."),
+    Flag(("--timestamp",), "timestamp", "seconds", "Timestamp of all rows, in seconds since 1970; now by default.", "SECONDS"),
+    Flag(("--save-output",), "save_output", "switch", "Save the model's answers."),
     Flag(("--progress-bar",), "progress_bar", "switch", "Count the configs as they are done."),
     Flag(("--print-subprocess",), "print_subprocess", "switch", "Print what the measuring process printed."),
     Flag(("--log-level",), "log_level", "choice", "How much is logged.", choices=LEVELS),
-    Flag(("--subprocess-timeout",), "subprocess_timeout", "seconds", "Limit for one config.", "SECONDS"),
+    Flag(("--subprocess-timeout",), "subprocess_timeout", "seconds", "Time limit for one config.", "SECONDS"),
     Flag(("--experiment-config",), "experiment_config", "text", "One experiment, with --model-config.", "JSON"),
     Flag(("--model-config",), "model_config", "text", "One model, with --experiment-config.", "JSON"),
-    Flag(("--verify",), "verify", "switch", "Hold the answers against those of plain eager PyTorch, beside the timing."),
+    Flag(("--verify",), "verify", "switch", "Compare the answers with those of plain eager PyTorch, besides timing."),
     Flag(("--verify-iterations",), "verify_iterations", "integer", "Calls before answers are compared."),
-    Flag(("--disable-tf32",), "disable_tf32", "switch", "No TF32; --matmul-precision counts only with it."),
+    Flag(("--disable-tf32",), "disable_tf32", "switch", "No TF32; --matmul-precision has no effect without it."),
     Flag(("--matmul-precision",), "matmul_precision", "choice", "Precision of products without TF32.", choices=PRECISIONS),
     Flag(("--dump-hlo",), "dump_hlo", "switch", "Write XLA's HLO."),
     Flag(("--save-ir-format",), "save_ir_format", "choice", "Write the lazy tensors' graphs.", choices=FORMATS),
     Flag(("--dump-dynamo-counters",), "dump_dynamo_counters", "switch", "Write torch.compile's counters of each repeat."),
-    Flag(("--collect-dynamo-counters",), "collect_dynamo_counters", "switch", "Put them into the row."),
+    Flag(("--collect-dynamo-counters",), "collect_dynamo_counters", "switch", "Put torch.compile's counters into the row."),
     Flag(("--dump-pytorch-profiles",), "dump_pytorch_profiles", "switch", "Write a profile of each repeat."),
     Flag(("--dump-pytorch-xla-metrics",), "dump_pytorch_xla_metrics", "switch", "Write XLA's counters of each repeat."),
     Flag(("--profile-cuda-cpu",), "profile_cuda_cpu", "switch", "Total CPU and CUDA time from a profile."),
-    Flag(("--profile-cuda-cpu-individual-ops",), "profile_cuda_cpu_individual_ops", "switch", "The same for each operator."),
+    Flag(("--profile-cuda-cpu-individual-ops",), "profile_cuda_cpu_individual_ops", "switch", "CPU and CUDA time of each operator."),
     Flag(("--profile-xla",), "profile_xla", "switch", "XLA's own profile of each repeat."),
     Flag(("--profile-xla-duration-ms",), "profile_xla_duration_ms", "integer", "Accepted and ignored: the profile covers one repeat."),
     Flag(("--torchbench",), "torchbench", "text", "TorchBench checkout, for --suite-name=torchbench.", "DIR"),
     Flag(("--policy",), "policy", "text", "Skip rules, batch sizes, tolerances and expected failures (YAML).", "FILE"),
     Flag(("--size",), "size", "text", "Size of the models of --suite-name=steelyard, such as small.", "NAME"),
-    Flag(("--retry",), "retry", "choice", "When continuing, run again what failed.", choices=("failed",)),
+    Flag(("--retry",), "retry", "choice", "When continuing, run failed configs again.", choices=("failed",)),
     Flag(("--threads",), "threads", "integer", "CPU threads of the measuring process; 0 means all."),
     Flag(("--env",), "env", "text", "One environment for all stacks, made by 'steelyard env create'.", "NAME"),
-    Flag(("--strict-exit",), "strict_exit", "switch", "Exit with 3 where something failed and 5 where nothing was measured."),
+    Flag(("--strict-exit",), "strict_exit", "switch", "Exit with 3 if something failed and 5 if nothing was measured."),
 )  # fmt: skip
 """In the order of the specification, ours last."""
 
 
 def settle(options: RunnerOptions) -> RunnerOptions:
-    """Options that make sense together, or an error before anything runs."""
+    """Return consistent options; impossible ones are errors before anything runs."""
     if not options.suite_name:
         raise UsageError("--suite-name is missing", do=f"name one of {', '.join(SUITES)}")
     for flag in FLAGS:
@@ -182,15 +182,15 @@ def settle(options: RunnerOptions) -> RunnerOptions:
     if batch is not None and batch != SAME:
         check_count("batch_size", batch, 1, 10**9)
     if not 0 < options.subprocess_timeout <= LONGEST_TIMEOUT:
-        raise UsageError(f"--subprocess-timeout is a number of seconds, more than 0 and up to {LONGEST_TIMEOUT}")
+        raise UsageError(f"--subprocess-timeout must be a number of seconds, more than 0 and up to {LONGEST_TIMEOUT}")
     if options.timestamp is not None and not 0 <= options.timestamp < END_OF_CALENDAR:
-        raise UsageError(f"--timestamp is a number of seconds since 1970, not {options.timestamp}")
+        raise UsageError(f"--timestamp must be a number of seconds since 1970, not {options.timestamp}")
     if options.no_resume and options.retry:
-        raise UsageError("--no-resume deletes the rows that --retry looks at", do="give one of them")
+        raise UsageError("--no-resume deletes the rows that --retry reads", do="use one of them")
     if options.size is not None and options.suite_name != "steelyard":
         raise UsageError(f"--size is for --suite-name=steelyard, not {options.suite_name}", do="leave it out")
     if (options.model_config is None) != (options.experiment_config is None):
-        raise UsageError("--model-config and --experiment-config belong together", do="give both, or neither")
+        raise UsageError("--model-config and --experiment-config belong together", do="use both, or neither")
     if options.profile_xla and options.profiles:
         raise UsageError("--profile-xla and torch's profiler cannot run at once", do="run it once with each")
     bench = options.torchbench
@@ -202,7 +202,7 @@ def settle(options: RunnerOptions) -> RunnerOptions:
             )  # fmt: skip
         bench = str(found)
     if re.search(r"[/\\\0]", options.output_basename) or options.output_basename in ("", ".", ".."):
-        raise UsageError(f"--output-basename is a name without a folder, not {options.output_basename!r}", do="see --output-dirname")
+        raise UsageError(f"--output-basename must be a name without a folder, not {options.output_basename!r}", do="see --output-dirname")
     for key in ("filter", "exclude"):
         for text in getattr(options, key):
             try:

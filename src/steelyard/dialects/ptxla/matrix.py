@@ -26,20 +26,20 @@ MEANING = (
     "verify", "verify_iterations", "disable_tf32", "matmul_precision", "collect_dynamo_counters", "profile_cuda_cpu",
     "profile_cuda_cpu_individual_ops", "size", "threads",
 )  # fmt: skip
-"""Options that change what a row says, so that a row made with others is not the answer to this config."""
+"""Options that change a row: one made with other values does not count for this config."""
 LEAVING = (
     "dump_hlo", "save_ir_format", "save_output", "dump_dynamo_counters", "dump_pytorch_profiles", "dump_pytorch_xla_metrics", "profile_xla",
     "env",
 )  # fmt: skip
-"""Options that leave files beside the row, or that say where it is made: a row made without them does not count as done."""
+"""Options that leave files beside the row, or that set where it is made: a row made without them does not count as done."""
 UNTOLD = ("training", "sgd")
-"""Words of a policy that are in none of its files."""
+"""Settings for a model that are not from a policy file."""
 LONGEST_PART, LONGEST_FOLDER = 32, 80
 
 
 @dataclass(frozen=True)
 class Facts:
-    """Facts for rules besides the experiment; `head` is for the last version of the original, which knows no XLA on CUDA."""
+    """Facts for rules besides the experiment; `head` is for the last version of the original, which has no XLA on CUDA."""
 
     has_device: Callable[[str, str], bool] = lambda accelerator, xla: True
     head: bool = False
@@ -64,14 +64,14 @@ RULES = (
          lambda e, f: e["xla"] is not None and e["torch_xla2"] is None and not f.has_device(e["accelerator"], e["xla"])),
     MatrixRule(6, "a TPU needs XLA", lambda e, f: e["accelerator"] == "tpu" and e["xla"] is None),
     MatrixRule(7, "XRT is for TPUs", lambda e, f: e["accelerator"] in ("cpu", "cuda") and e["xla"] == "XRT"),
-    MatrixRule(8, "XLA has no CUDA any more", lambda e, f: f.head and e["accelerator"] == "cuda" and e["xla"] is not None),
+    MatrixRule(8, "XLA no longer supports CUDA", lambda e, f: f.head and e["accelerator"] == "cuda" and e["xla"] is not None),
     MatrixRule(9, "data stays on CUDA with openxla only", lambda e, f: bool(e["keep_model_data_on_cuda"]) and e["dynamo"] != "openxla"),
 )  # fmt: skip
 
 
 @dataclass(frozen=True)
 class DroppedPoint:
-    """A combination that is not run, and the first rule that says so."""
+    """A combination that is not run, and the first rule that drops it."""
 
     experiment: RunnerPoint
     rule: MatrixRule
@@ -89,7 +89,7 @@ class Combinations:
 
 
 def axes(options: RunnerOptions) -> dict[str, list[Any]]:
-    """The values of every axis; one that was not given has all there are, and a value given twice counts once."""
+    """Return the values of every axis; an axis that was not given has all its values, and a value given twice counts once."""
     values: dict[str, Sequence[Any]] = {
         "accelerator": options.accelerator or ACCELERATORS,
         "xla": [_null(item) for item in options.xla or XLAS],
@@ -108,7 +108,7 @@ def _null(text: str) -> str | None:
 
 
 def expand(options: RunnerOptions, facts: Facts | None = None) -> Combinations:
-    """All combinations, and what the rules leave of them."""
+    """Return all combinations, kept or dropped by the rules."""
     known, kept, dropped = facts or Facts(), [], []
     for point in itertools.product(*axes(options).values()):
         experiment = dict(zip(AXES, point, strict=True))
@@ -121,25 +121,25 @@ def expand(options: RunnerOptions, facts: Facts | None = None) -> Combinations:
 
 
 def dropping(experiment: RunnerPoint, facts: Facts | None = None) -> MatrixRule | None:
-    """The first rule against a combination."""
+    """Return the first rule that drops a combination; None if it is kept."""
     known = facts or Facts()
     return next((rule for rule in RULES if rule.drops(experiment, known)), None)
 
 
 def partition(names: Sequence[str], parts: int, part: int) -> list[str]:
-    """One of `parts` stretches of equal length; the last one takes what is left over."""
+    """Return one of `parts` ranges of equal length; the last one also gets the rest."""
     length = len(names) // parts
     return list(names[part * length :] if part == parts - 1 else names[part * length : (part + 1) * length])
 
 
 def choose(names: Sequence[str], options: RunnerOptions) -> list[str]:
-    """The models of this part that the filters and tiers let through."""
+    """Return the models of this part that pass the filters and tiers."""
     wanted = rows.chooser(options.filter, options.exclude, options.filter_by_tier, options.exclude_by_tier)
     return [name for name in partition(names, options.total_partitions, options.partition_id) if wanted(name)]
 
 
 def read_model(text: str, suite: str) -> Model:
-    """A model from the command line; unknown keys are errors, and so is another suite than the one that was named."""
+    """Read a model from the command line; unknown keys are errors, and so is a suite other than that of --suite-name."""
     data = _object(text, "--model-config", ("model_name", "suite_name"))
     if not isinstance(data.get("model_name"), str) or not data["model_name"]:
         raise UsageError("--model-config names no model", do="""write it like '{"model_name": "dummy"}'""")
@@ -149,7 +149,7 @@ def read_model(text: str, suite: str) -> Model:
 
 
 def read_experiment(text: str) -> RunnerPoint:
-    """An experiment from the command line; what it leaves out is null, off, or the first choice."""
+    """Read an experiment from the command line; a missing key is null, false, or the first choice."""
     data = _object(text, "--experiment-config", (*AXES, "batch_size", "accelerator_model"))
     usual: dict[str, Any] = dict.fromkeys(AXES) | {
         "accelerator": "cpu", "test": "eval", "keep_model_data_on_cuda": False, "enable_functionalization": False,
@@ -162,10 +162,10 @@ def read_experiment(text: str) -> RunnerPoint:
         if made[name] is not None and made[name] not in values[1:]:
             raise unknown(name, str(made[name]), values[1:], where="--experiment-config")
     if not (made["xla_flags"] is None or isinstance(made["xla_flags"], str)) or not _settable(made["xla_flags"] or ""):
-        raise UsageError(f"xla_flags is text or null, not {made['xla_flags']!r}", where="--experiment-config")
+        raise UsageError(f"xla_flags must be text or null, not {made['xla_flags']!r}", where="--experiment-config")
     for name in ("keep_model_data_on_cuda", "enable_functionalization"):
         if made[name] is not None and not isinstance(made[name], bool):
-            raise UsageError(f"{name} is true or false, not {made[name]!r}", where="--experiment-config")
+            raise UsageError(f"{name} must be true or false, not {made[name]!r}", where="--experiment-config")
         made[name] = bool(made[name])
     return made
 
@@ -176,14 +176,14 @@ def _settable(text: str) -> bool:
 
 
 def read_batch_size(text: str, asked: int | str | None) -> int | str | None:
-    """The batch size of an experiment from the command line, as a row of it says; else the one that was asked for beside it."""
+    """Return the batch size in --experiment-config, where rows have it; else that of --batch-size."""
     told = _object(text, "--experiment-config", (*AXES, "batch_size", "accelerator_model")).get("batch_size")
     if told is None:
         return asked
     if type(told) is not int or told < 1:
-        raise UsageError(f"batch_size is a whole number from 1, not {told!r}", where="--experiment-config")
+        raise UsageError(f"batch_size must be a whole number from 1, not {told!r}", where="--experiment-config")
     if asked not in (None, told):
-        raise UsageError(f"batch_size is {told}, and --batch-size is {asked}", where="--experiment-config", do="say it once")
+        raise UsageError(f"batch_size is {told}, and --batch-size is {asked}", where="--experiment-config", do="name it once")
     return told
 
 
@@ -210,14 +210,14 @@ def _named_once(pairs: list[tuple[str, Any]], where: str) -> dict[str, Any]:
 
 
 def line(model: Model, experiment: RunnerPoint) -> str:
-    """The line that announces a config and repeats it."""
+    """Return the line that announces a config, with the flags that run it again."""
     return f"--model-config={json.dumps(model)} --experiment-config={json.dumps(experiment)}"
 
 
 def fingerprint(
     suite: str, model: Model, experiment: RunnerPoint, options: RunnerOptions, policy: Mapping[str, Any] = MappingProxyType({})
 ) -> str:
-    """What a config is, with every option that changes what its row says, and what a policy says of the model; two runs agree about it."""
+    """Return the key of a config, the same in every run: the config, all options that change its row, and the model's policy."""
     asked = {name: getattr(options, name) for name in MEANING} | {name: value for name in LEAVING if (value := getattr(options, name))}
     told = {name: value for name, value in policy.items() if value and name not in UNTOLD}
     text = json.dumps([suite, model, experiment, asked, *([told] if told else [])], sort_keys=True)
@@ -225,18 +225,18 @@ def fingerprint(
 
 
 def basename(model: Model, experiment: RunnerPoint) -> str:
-    """The name that the side files of a config share; a long value is shortened to its hash, the same one in every process."""
+    """Return the name that the side files of a config share; a long value is shortened to its hash, the same one in every process."""
     parts = [str(experiment[key]) for key in sorted(experiment) if key != "batch_size"] + [str(model[key]) for key in sorted(model)]
     return "-".join(_safe(part) if len(part) <= LONGEST_PART else _digest(part) for part in parts)
 
 
 def folder(model: Model) -> str:
-    """The folder of a model's side files: a name that comes from a file or a user must not lead elsewhere."""
+    """Return the folder of a model's side files: a name from a file or a user must not lead outside."""
     return _safe(str(model["model_name"]), LONGEST_FOLDER)
 
 
 def _safe(text: str, longest: int = LONGEST_PART) -> str:
-    """A text as a part of a file's name; one that had to be changed keeps a digest, so that two stay two."""
+    """Return a text as part of a file's name; a changed one gets a digest, so that different texts stay different."""
     plain = re.sub(r"[^A-Za-z0-9_.=+-]|^[.]+", "_", text[:longest])
     return plain if plain == text else f"{plain}_{_digest(text)[:8]}"
 

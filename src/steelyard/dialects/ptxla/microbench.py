@@ -1,10 +1,10 @@
-"""PyTorch/XLA's A/B micro-benchmark: its timing, its line and its profiles of a slowdown, beside a verdict that can be trusted.
+"""PyTorch/XLA's A/B micro-benchmark: its timing, its line and its profiles of a slowdown, with a paired verdict.
 
     from steelyard.dialects.ptxla.microbench import compare
 
     compare(old, new, "softmax-1024", save_profile_to_dir="profiles")
 
-A script written for the original needs other imports only: `do_bench` and `microbench` take the original's arguments.
+A script written for the original needs only other imports: `do_bench` and `microbench` take the original's arguments.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from steelyard.model.pair import MARGIN, Delta
 SLOWER, FASTER = 0.95, 1.05
 RED, GREEN, RESET = "\x1b[31m", "\x1b[32m", "\x1b[0m"
 SHORTEST = 1e-6
-"""A nanosecond, in milliseconds: what a call takes at least, however its clock was corrected."""
+"""A nanosecond, in milliseconds: the least time of a call after its clock was corrected."""
 ROLES = ("baseline", "testing")
 ARMS = ("base", "test")
 
@@ -35,7 +35,7 @@ Difference = Callable[[Any, Any], str]
 
 @dataclass(frozen=True)
 class Side:
-    """One of the two functions: what waits for its device, whose cache is overwritten, and what times it in place of `do_bench`."""
+    """One of the two functions, what waits for its device, the device whose cache is overwritten, and a timer in place of `do_bench`."""
 
     fn: Call
     sync_fn: Call | None = None
@@ -59,7 +59,7 @@ class Result:
 
     @property
     def colour(self) -> str:
-        """Green above 1.05 and red below 0.95, as the original has it; a requested verdict must agree."""
+        """Green above 1.05 and red below 0.95, as in the original; a requested verdict must agree."""
         if SLOWER <= self.testing_speedup <= FASTER:
             return ""
         found, word = (GREEN, "faster") if self.testing_speedup > FASTER else (RED, "slower")
@@ -73,7 +73,7 @@ class Result:
         return "{}: speedup={}; base={}; test={}".format(*words)
 
     def text(self, coloured: bool = False) -> str:
-        """The original's line, and below it what we add."""
+        """The original's line, and below it our additions."""
         added = [*self.said.splitlines(), self.note, *(f"profile: {folder}" for folder in self.profiles)]
         return "\n".join([self.line(coloured), *(f"  {line.strip()}" for line in added if line.strip())])
 
@@ -99,7 +99,7 @@ def do_bench(
     sync_fn: Call | None = None,
     return_mode: str = "mean",
 ) -> Any:
-    """Milliseconds and an output, or quantiles alone, with the arguments of the original's `bench.do_bench` in their order.
+    """Return milliseconds and an output, or only quantiles, with the arguments of the original's `bench.do_bench` in their order.
 
     The time is that of `steelyard.do_bench`; the output is that of one more call, made like the others.
     """
@@ -144,14 +144,14 @@ def compare(
 ) -> Result:
     """Time two functions one after the other as the original does, and weigh them against each other as `steelyard.compare` does.
 
-    The first gives the figures of the line; a difference between them may be drift or luck. The second gives the verdict.
-    `verify` may be a function of both outputs that says how they differ, or nothing where they do not. Below a speedup of
-    0.95 both sides are profiled into `save_profile_to_dir`.
+    The timing gives the figures of the line; a difference between them may be drift or luck. The comparison gives the verdict.
+    `verify` may be a function of both outputs that returns how they differ, or an empty text if they do not. Below a speedup
+    of 0.95 both sides are profiled into `save_profile_to_dir`.
     """
     check_words(None, return_mode)
     check_name(name, save_profile_to_dir)
     if return_mode == "all":
-        raise UsageError("a micro-benchmark makes one figure of each side", do="return_mode: min, mean, median or max")
+        raise UsageError("return_mode 'all' is not supported here", why="each side needs one figure", do="use min, mean, median or max")
     sides = [side if isinstance(side, Side) else Side(side) for side in (base, test)]
     base_ms, test_ms = (max(_milliseconds(side, warmup, rep, return_mode), SHORTEST) for side in sides)
     result = Result(name, base_ms / test_ms, base_ms, test_ms)
@@ -165,13 +165,13 @@ def compare(
 
 
 def wants_colour(stream: TextIO) -> bool:
-    """Whether a reader's terminal is there and wants colours."""
+    """Whether the stream is a terminal that wants colours."""
     in_ci = os.environ.get("CI", "").lower() not in ("", "0", "false")
     return stream.isatty() and not os.environ.get("NO_COLOR") and not in_ci
 
 
 def check_name(name: str, folder: str | os.PathLike[str] | None) -> None:
-    """Check a name, which is printed, and names a folder if profiles are requested."""
+    """Check a name: it is printed, and names a folder if profiles are requested."""
     if not name or not name.isprintable():
         raise UsageError(f"not a name for a micro-benchmark: {name!r}", do="use printable characters")
     if folder and (name in (".", "..") or "/" in name or os.sep in name or len(os.fsencode(name)) > 255):
@@ -185,7 +185,7 @@ def _milliseconds(side: Side, warmup: float, rep: float, return_mode: str) -> fl
 
 
 def _weighed(result: Result, sides: Sequence[Side], verify: bool | Difference, budget: float | str, margin: float | str) -> Result:
-    """The verdict of the pair. What weighs lies above the dialects, so it is imported by name."""
+    """Add the verdict of the pair. `steelyard.comparing` is in a layer above the dialects, so it is imported by name."""
     weigh = importlib.import_module("steelyard.comparing").compare
     calls = [_waited(side) for side in sides]
     delta = weigh(*calls, budget=budget, margin=margin, names=ARMS, verify=verify is True)
@@ -195,7 +195,7 @@ def _weighed(result: Result, sides: Sequence[Side], verify: bool | Difference, b
 
 
 def _waited(side: Side) -> Call:
-    """A call that includes waiting for its device, unless that is one whose own clock is read."""
+    """Return a call that includes waiting for its device, unless the device's own clock is read."""
     fn, wait = side.fn, side.sync_fn
     cuda = getattr(sys.modules.get("torch"), "cuda", None)
     if wait is None or wait is getattr(cuda, "synchronize", None):
@@ -204,7 +204,7 @@ def _waited(side: Side) -> Call:
 
 
 def _profiled(result: Result, sides: Sequence[Side], root: Path) -> Result:
-    """Profiles of both sides in the original's folders; functions that never touched torch have none."""
+    """Profiles of both sides in the original's folders; functions that do not use torch have none."""
     if sys.modules.get("torch") is None:
         return replace(result, note="no profile: these functions do not use torch")
     passes = importlib.import_module("steelyard.backends._torch_passes")

@@ -1,4 +1,4 @@
-"""Times and speedups as the original counts them: a centre and a standard deviation, carried through ratios and means."""
+"""Times and speedups as the original computes them: a centre and a standard deviation, propagated through ratios and means."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from steelyard.dialects.ptxla.rows import seconds
 WARM_UP = 3
 """Repeats before those that count: the first compiles, the next two fill caches."""
 NORMAL_MAD = 1.4826
-"""What the median distance from the median is multiplied by to stand for a standard deviation."""
+"""The factor from the median distance from the median to a standard deviation."""
 
 
 @dataclass(frozen=True, slots=True)
 class TimePoint:
-    """A time or a speedup, the standard deviation beside it, and how many figures it is made of."""
+    """A time or a speedup, its standard deviation, and how many figures it is made of."""
 
     value: float
     std: float = 0.0
@@ -30,7 +30,7 @@ class TimePoint:
 
 
 def _mean(times: Sequence[Any]) -> TimePoint | str:
-    """The mean of what comes after the warm-up, with the standard deviation of a sample."""
+    """Return the mean of the repeats after the warm-up, with the standard deviation of a sample."""
     kept = _after_warm_up(times)
     return kept if isinstance(kept, str) else _of(kept)
 
@@ -42,7 +42,7 @@ def _of(kept: Sequence[float]) -> TimePoint:
 
 
 def _median(times: Sequence[Any]) -> TimePoint | str:
-    """The median, which one slow repeat does not move, with the deviation that the median of distances stands for."""
+    """Return the median, which one slow repeat does not move, with a standard deviation from the median of distances."""
     kept = _after_warm_up(times)
     if isinstance(kept, str):
         return kept
@@ -53,16 +53,16 @@ def _median(times: Sequence[Any]) -> TimePoint | str:
 def _after_warm_up(times: Sequence[Any]) -> list[float] | str:
     if len(times) <= WARM_UP:
         return f"fewer than {WARM_UP + 1} repeats"
-    return seconds(times[WARM_UP:]) or "a time is null, zero or not one that can be"
+    return seconds(times[WARM_UP:]) or "a time is null, zero or impossible"
 
 
 def _compile(times: Sequence[Any]) -> TimePoint | str:
-    """The extra time of the first repeat."""
+    """Return the extra time of the first repeat."""
     if len(times) < 2:
         return "fewer than 2 repeats"
     kept = seconds(times)
     if kept is None:
-        return "a time is null, zero or not one that can be"
+        return "a time is null, zero or impossible"
     beyond = kept[0] - math.fsum(kept[1:]) / (len(kept) - 1)
     return TimePoint(beyond) if beyond > 0 else "the first repeat was not slower than the others, so no compile time is known"
 
@@ -75,7 +75,7 @@ POINTS: dict[str, Measure] = {
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """With linear interpolation between neighbours."""
+    """Return a percentile, with linear interpolation between neighbours."""
     ordered = sorted(values)
     place = share / 100 * (len(ordered) - 1)
     low = math.floor(place)
@@ -84,7 +84,7 @@ def percentile(values: Sequence[float], share: float) -> float:
 
 
 def speedup(time: TimePoint, base: TimePoint) -> TimePoint:
-    """How many times faster than the base, with the error that both carry."""
+    """Return how many times faster than the base, with the combined error of both."""
     ratio = base.value / time.value
     return TimePoint(ratio, ratio * math.hypot(time.std / time.value, base.std / base.value))
 

@@ -1,4 +1,4 @@
-"""One row of the original's JSONL: rows of killed runs and older versions are read, and invalid ones counted."""
+"""Read rows of the original's JSONL, also of killed runs and older versions; invalid ones are counted."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from steelyard.errors import UsageError, unknown
 from steelyard.files import lines, open_named
 
 BACKENDS = {"eager": "Eager", "inductor": "Inductor", "openxla+dynamo": "XLA+Dynamo", "openxla+lazytensor": "XLA+LazyTensor"}
-"""Names of backends in reports, with the words their columns are headed by."""
+"""Names of backends in reports, with their column headings."""
 _PAIRS = {(None, None): "eager", (None, "PJRT"): "openxla+lazytensor", ("openxla", "PJRT"): "openxla+dynamo"}
 
 ACCELERATORS = {"v100": "One of Tesla V100", "a6000": "One of Quadro P1000, NVIDIA RTX A6000", "a100": "NVIDIA A100-SXM4-40GB"}
-"""Short names, each with the part of a device's full name that the original tells it by; the first that fits counts."""
+"""Short names, each with the part of a device's full name by which the original recognizes it; the first match counts."""
 
 TIERS: dict[int, tuple[str, ...]] = {
     1: (
@@ -59,14 +59,14 @@ class RowTally:
     first: dict[str, str] = field(default_factory=dict)
 
     def add(self, reason: str, where: str = "") -> None:
-        """Count one row; a file with ever new reasons gets one line for all beyond the first."""
+        """Count one row; reasons beyond the first MOST_REASONS are counted together."""
         if reason not in self.counts and len(self.counts) >= MOST_REASONS:
             reason = "left out or odd for other reasons"
         self.counts[reason] = self.counts.get(reason, 0) + 1
         self.first.setdefault(reason, where)
 
     def lines(self) -> list[str]:
-        """A line for people per reason: `left out: a blank line: 2 rows, first results.jsonl:7`."""
+        """Return a line per reason, such as `left out: a blank line: 2 rows, first results.jsonl:7`."""
         return [self._line(reason, count) for reason, count in self.counts.items()]
 
     def _line(self, reason: str, count: int) -> str:
@@ -76,7 +76,7 @@ class RowTally:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One config measured by one process, or the reason why there is no time; `others` keeps what else stood in the line."""
+    """One config measured by one process, or the reason why there is no time; `others` has the other keys of the line."""
 
     model: Mapping[str, Any]
     experiment: Mapping[str, Any]
@@ -100,12 +100,12 @@ class Row:
 
     @property
     def error(self) -> str:
-        """Why it failed or was skipped; empty for a row that holds measurements."""
+        """Why it failed or was skipped; empty for a row with measurements."""
         return str(self.metrics["error"]) if "error" in self.metrics else ""
 
     @property
     def moment(self) -> float | None:
-        """Seconds since 1970, where the row tells a time that a calendar has."""
+        """Seconds since 1970; None if the row has no valid timestamp."""
         try:
             told = isinstance(self.timestamp, (int, float, str)) and not isinstance(self.timestamp, bool)
             found = float(self.timestamp) if told else math.nan
@@ -121,7 +121,7 @@ class Row:
 
 
 def backend_name(dynamo: Any, xla: Any) -> str | None:
-    """Which of the four backends a pair of axes means; None for any other pair."""
+    """Return the one of four backends that a pair of axes means; None for any other pair."""
     if dynamo == "inductor":
         return "inductor"
     told = all(part is None or isinstance(part, str) for part in (dynamo, xla))
@@ -129,13 +129,13 @@ def backend_name(dynamo: Any, xla: Any) -> str | None:
 
 
 def read(path: Path, tally: RowTally) -> Iterator[Row]:
-    """The rows of a file; invalid lines are counted, and a last line that a crash cut short costs itself alone."""
+    """Yield the rows of a file; invalid lines are counted, also a last line that a crash cut short."""
     with open_named(path, "name a JSONL file") as file:
         yield from parse(lines(file, str(path)), path.name, tally)
 
 
 def parse(found: Iterable[bytes], name: str, tally: RowTally) -> Iterator[Row]:
-    """The rows of lines that end in a line feed; `name` is that of their file in messages."""
+    """Yield the rows of lines that end in a line feed; `name` is that of their file in messages."""
     import msgspec
 
     decode = msgspec.json.Decoder().decode
@@ -153,7 +153,7 @@ def parse(found: Iterable[bytes], name: str, tally: RowTally) -> Iterator[Row]:
 
 
 def _second_try(line: bytes, tally: RowTally, where: str) -> Any:
-    """Python writes NaN and Infinity, which strict readers refuse; they become null. None for a line that is not JSON."""
+    """Parse a line with NaN or Infinity, which Python writes, as null; None for a line that is not JSON."""
     if not line.strip():
         tally.add("left out: a blank line", where)
         return None
@@ -165,18 +165,18 @@ def _second_try(line: bytes, tally: RowTally, where: str) -> Any:
 
 
 def take(data: Any, tally: RowTally, where: str = "") -> Row | None:
-    """A row from the JSON of a line, or None and a count."""
+    """Return a row from the JSON of a line; None if it is invalid, which is counted."""
     if not isinstance(data, dict):
         tally.add("left out: not an object", where)
         return None
     model, experiment, metrics = data.get("model"), data.get("experiment"), data.get("metrics")
     for key, value in (("model", model), ("experiment", experiment), ("metrics", metrics)):
         if not isinstance(value, dict):
-            tally.add(f"left out: {key} is missing or no object", where)
+            tally.add(f"left out: {key} is missing or not an object", where)
             return None
     assert isinstance(model, dict) and isinstance(experiment, dict) and isinstance(metrics, dict)
     if not isinstance(model.get("model_name"), str):
-        tally.add("left out: model.model_name is missing or no text", where)
+        tally.add("left out: model.model_name is missing or not text", where)
         return None
     if not (data.keys() <= _TOP and model.keys() <= _MODEL and experiment.keys() <= _EXPERIMENT):
         _tell_unknown(data, model, experiment, tally, where)
@@ -195,7 +195,7 @@ def _tell_unknown(data: dict[str, Any], model: dict[str, Any], experiment: dict[
 
 
 def _sound(value: Any) -> Any:
-    """Values that JSON lacks become null."""
+    """Return a value in which numbers that JSON lacks are null."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):
@@ -204,7 +204,7 @@ def _sound(value: Any) -> Any:
 
 
 def seconds(values: Sequence[Any]) -> list[float] | None:
-    """Times that can be; None where one of them is null, zero, negative, endless or no number."""
+    """Return times as floats; None if one is null, zero, negative, infinite or not a number."""
     found = []
     for value in values:
         if type(value) is int and abs(value) < LONGEST_TIME:
@@ -216,12 +216,12 @@ def seconds(values: Sequence[Any]) -> list[float] | None:
 
 
 def known_accelerator(device: str) -> str | None:
-    """The original's short name of a device, for those it knows."""
+    """Return the original's short name of a device; None if it has none."""
     return next((name for name, part in ACCELERATORS.items() if part in device), None)
 
 
 def accelerator_fits(asked: str, kind: Any, device: Any) -> bool:
-    """Whether a row is of the accelerator that was asked for: a short name as a whole word, a kind, or any part of the device's name."""
+    """Whether a row is of the requested accelerator: a short name as a whole word, a kind, or any part of the device's name."""
     wanted, full = asked.lower(), device if isinstance(device, str) else ""
     if wanted in ACCELERATORS:
         known = known_accelerator(full)
@@ -232,7 +232,7 @@ def accelerator_fits(asked: str, kind: Any, device: Any) -> bool:
 def chooser(
     filters: Sequence[str] = (), excludes: Sequence[str] = (), tiers: Sequence[int] = (), exclude_tiers: Sequence[int] = ()
 ) -> Callable[[str], bool]:
-    """Which models are wanted: any filter or tier found in the name, and none of those that exclude; case does not matter."""
+    """Return a test of model names: a filter or tier must match and no exclusion may, ignoring case."""
     wanted = _pattern([*filters, *map(_tier, tiers)] or ["."])
     unwanted = _pattern([*excludes, *map(_tier, exclude_tiers)] or ["^$"])
     return lambda name: bool(wanted.search(name)) and not unwanted.search(name)
@@ -254,6 +254,6 @@ def _pattern(parts: Sequence[str]) -> re.Pattern[str]:
 
 
 def printable(text: str, longest: int = LONGEST_NAME) -> str:
-    """One line that cannot steer a terminal, cut where it is too long."""
+    """Return one line without control characters, cut if it is too long."""
     short = text if len(text) <= longest else f"{text[: longest - 1]}…"
     return short if short.isprintable() else "".join(char if char.isprintable() else "_" for char in short)

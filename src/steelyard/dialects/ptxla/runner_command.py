@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
 
 def command() -> click.Command:
-    """The flags of the original's experiment_runner, from the table that also says what they mean."""
+    """Return the command with the flags of the original's experiment_runner."""
     from steelyard.dialects.ptxla.flags import FLAGS, RunnerOptions
 
     return click.Command(
         "runner", callback=run, params=[option(flag, RunnerOptions()) for flag in FLAGS], context_settings=CONTEXT,
-        help="""Run every combination of the axes on every model, each in a process of its own, and append a JSON row for each.
+        help="""Run every combination of the axes on every model, each in its own process, and append a JSON row for each.
 
-        An axis that is not given has all its values; 'None' is a value of its own. What failed has a row with the reason.
+        An axis that is not given has all its values; 'None' is one of them. A failed config has a row with the reason.
 
         \b
         steelyard as ptxla runner --suite-name=dummy --accelerator=cpu --xla=None --repeat=5 --verify
@@ -58,7 +58,7 @@ def _counted(made: MatrixRun) -> str:
 
 
 def _watch(options: RunnerOptions) -> RunnerWatch:
-    """Reports as much as the log level allows."""
+    """Return a watch that reports as much as the log level allows."""
     from steelyard.dialects.ptxla import sink
 
     shown = LOUDNESS[options.log_level.upper()]
@@ -83,7 +83,7 @@ def _watch(options: RunnerOptions) -> RunnerWatch:
 
 
 def _summary(row: Row) -> str:
-    """One line for a row: the model and its stack, the first and the median of the later times, and whether the answer was right."""
+    """Return one line for a row: the model and its stack, the first and the median of the later times, and whether the answer was right."""
     import statistics
 
     from steelyard.dialects.ptxla.sink import stack_name

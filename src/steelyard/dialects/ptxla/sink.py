@@ -1,4 +1,4 @@
-"""The rows and side files of a run as it is measured: one row for each config in its turn, whatever its status."""
+"""Write the rows and side files of a run while it is measured: one row for each config, in order, whatever its status."""
 
 from __future__ import annotations
 
@@ -48,31 +48,31 @@ class RunnerWatch:
     """The interface for progress; this base class shows nothing."""
 
     def say(self, level: str, text: str) -> None:
-        """Something happened, of one of the original's log levels."""
+        """Report a message at one of the original's log levels."""
 
     def printed(self, text: str) -> None:
-        """What a measuring process printed."""
+        """Report what a measuring process printed."""
 
     def finished(self, row: Row, done: int, total: int) -> None:
-        """A row is written."""
+        """Report that a row is written."""
 
 
 @dataclass
 class RunnerConfig:
-    """One model with one experiment; `row` is what is written where it needs no process."""
+    """One model with one experiment; `row` is its row if it needs no process."""
 
     number: int
     model: Model
     experiment: RunnerPoint
     mark: str
     reason: str = ""
-    """Why the policy would leave it out."""
+    """Why the policy leaves it out; empty if it does not."""
     row: Row | None = None
     done: bool = False
 
     @property
     def name(self) -> str:
-        """The model's."""
+        """The model's name."""
         return str(self.model["model_name"])
 
     @property
@@ -91,7 +91,7 @@ class Files:
     lost: list[str] = field(default_factory=list)
 
     def write(self, kind: str, data: bytes, name: str, repeat: int | None = None) -> str | None:
-        """Keep some bytes; `name` is what stands for `.<ext>`. A file that cannot be kept is noted, and does not fail the row."""
+        """Write a file; `name` takes the place of `.<ext>`. A file that cannot be written is noted, and does not fail the row."""
         place = self.folder if repeat is None else self.folder / str(repeat)
         made = place / f"{kind}-{self.basename}{name}"
         try:
@@ -104,7 +104,7 @@ class Files:
         return str(made)
 
     def note_dumps(self) -> None:
-        """Remember what XLA wrote by itself, where its variables told it to."""
+        """Note the files that XLA wrote itself because of its variables."""
         for kind in ("hlo", "dump"):
             if found := sorted(map(str, self.folder.glob(f"{kind}-{self.basename}*"))):
                 self.written[kind] = found
@@ -122,7 +122,7 @@ class RunnerSink(Sink):
     statuses: list[str] = field(default_factory=list)
     surprises: dict[str, list[str]] = field(default_factory=dict)
     doubts: int = 0
-    """How many configs whose verification came to no result."""
+    """How many configs have a verification without a result."""
     batches: dict[tuple[str, str, str], tuple[int, str]] = field(default_factory=dict)
     """The batch size that each comparison began with, and on which stack."""
     yielding = True
@@ -156,7 +156,7 @@ class RunnerSink(Sink):
         self._said = text
 
     def released(self) -> None:
-        """The row is written when its process has ended, as that may print last lines."""
+        """Write the row once its process has ended, because the process may print until then."""
         if self.options.print_subprocess and self._said:
             self.watch.printed(self._said)
         if self._taken is not None:
@@ -166,7 +166,7 @@ class RunnerSink(Sink):
                     self._write(self._by_mark[mark], self._measured(self._by_mark[mark], record, arrays))
 
     def advance(self, until: RunnerConfig | None = None) -> None:
-        """Write what needs no process, up to a config or to the end."""
+        """Write the rows that need no process, up to a config or to the end."""
         for config in self.configs:
             if config is until:
                 return
@@ -184,7 +184,7 @@ class RunnerSink(Sink):
         self.watch.say("info", f"Run with {matrix.line(config.model, config.experiment)}")
 
     def _pass_over(self, config: RunnerConfig) -> bool:
-        """Whether a config has its row already, which then counts for how the run came out."""
+        """Whether a config has its row already; if so, its outcome is counted."""
         known = self.ledger.known(config.model, config.experiment)
         if known is None or self._again(known, config.reason):
             return False
@@ -195,12 +195,12 @@ class RunnerSink(Sink):
         return True
 
     def _again(self, known: Row, reason: str) -> bool:
-        """What is not ok is tried again where that was asked for, and a skip whose reason no longer applies."""
+        """Whether to run a config again: it was not ok and --retry is set, or the reason of its skip no longer applies."""
         how = outcome(known)
         return not reason if how == "skipped" else how != "ok" and self.options.retry == "failed"
 
     def _count(self, config: RunnerConfig, row: Row) -> bool | None:
-        """Note how a row came out, and say whether that was expected, where the policy says anything."""
+        """Count the outcome of a row; returns whether it was expected, or None if the policy does not say."""
         config.done, status = True, outcome(row)
         self.statuses.append(status)
         self.doubts += doubtful(row)
@@ -271,23 +271,23 @@ class RunnerSink(Sink):
         return {key: value for key, value in found.items() if value not in (None, "", {}, [])}
 
     def _casts_nothing(self, config: RunnerConfig, record: Record) -> bool:
-        """Whether training would be cast to a short format on another device, and is not on a CPU."""
+        """Whether training is not cast because it is on a CPU; on another device it would be cast to a short format."""
         library = str(record.case["workload"]).startswith(native.LIBRARIES)
         return library and config.experiment["test"] == "train" and config.experiment["accelerator"] == "cpu"
 
     def _doubts_about(self, config: RunnerConfig, record: Record) -> str:
-        """Why a row cannot be compared with others of its comparison: another torch, another batch size."""
+        """Return why a row cannot be compared with other rows of its comparison: another torch, another batch size."""
         found, stack = [], stack_name(config.experiment)
         torch = record.environment.get("torch", "")
         first = self._torch.setdefault("first", torch)
         if torch and torch.partition("+")[0] != first.partition("+")[0]:
-            found.append(f"torch {torch}, where other stacks of this run have {first}: --env runs all in one environment")
+            found.append(f"torch {torch}, while other stacks of this run have {first}: --env runs all in one environment")
             if torch not in self._torch:
                 self._torch[torch] = stack
                 self.watch.say("warning", f"{stack} runs on {found[-1]}")
         batch, (known, by) = record.effective.get("batch_size"), self.batches.get(config.group, (None, ""))
         if None not in (batch, known) and batch != known:
-            found.append(f"batch size {batch}, where {by} has {known}: not to be compared; --batch-size same gives all stacks one")
+            found.append(f"batch size {batch}, while {by} has {known}: they cannot be compared; --batch-size same uses one for all stacks")
             self.watch.say("warning", f"{config.name} on {stack}: {found[-1]}")
         return "; ".join(found)
 
@@ -312,7 +312,7 @@ class RunnerSink(Sink):
         return metrics | (self._profiled(config, record, files) if options.profiles else {})
 
     def _profiled(self, config: RunnerConfig, record: Record, files: Files) -> dict[str, list[Any]]:
-        """Metrics from the profile of each repeat, and the profiles as files."""
+        """Return metrics from the profile of each repeat, and write the profiles as files."""
         options, found, calls = self.options, dict[str, list[Any]](), self.options.iterations_per_run
         xla = config.experiment["xla"] is not None
         fell = {name for repeat in record.effective.get("repeats", ()) for name in repeat.get("xla", {}).get("fallbacks", {})}
@@ -336,7 +336,7 @@ class RunnerSink(Sink):
         return found
 
     def _attached(self, record: Record, kind: str, ending: str = "") -> Iterator[tuple[int, Path]]:
-        """The files of one kind that a record has, by the repeat that each is of."""
+        """Yield the files of one kind that a record has, each with its repeat."""
         for item in record.attachments:
             path = self._run / item.path
             if item.kind == kind and path.name.endswith(ending):
@@ -354,7 +354,7 @@ class RunnerSink(Sink):
         return self.without_times(config, record.status, f"{record.status}: {record.reason}", **more, case=record.id, run=self._run.name)
 
     def without_times(self, config: RunnerConfig, status: str, error: str, **more: Any) -> Row:
-        """The row of a config that did not run, or did not come to its end."""
+        """Return the row of a config that did not run, or did not finish."""
         code = NOT_VERIFIED if error == SKIP else NOT_RUN
         return self.row(config, {"error": error}, code, {"status": status, **more})
 
@@ -367,7 +367,7 @@ class RunnerSink(Sink):
         others: Mapping[str, Any] | None = None,
         record: Record | None = None,
     ) -> Row:
-        """A row with the options and the results."""
+        """Return a row with the options and the results."""
         asked = self.options.batch_size if isinstance(self.options.batch_size, int) else None
         batch = record.effective.get("batch_size") or record.case["params"].get("batch") if record else None
         told = {**config.experiment, "accelerator_model": device_name(config.experiment, record), "batch_size": batch or asked}
@@ -395,14 +395,14 @@ def _operator(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def stack_name(experiment: Mapping[str, Any]) -> str:
-    """The name in reports, or the axes themselves where there is none."""
+    """Return the name in reports, or the axes themselves if it has none."""
     if experiment.get("torch_xla2"):
         return f"torch_xla2={experiment['torch_xla2']}"
     return rows.backend_name(experiment.get("dynamo"), experiment.get("xla")) or f"{experiment.get('xla')}+{experiment.get('dynamo')}"
 
 
 def device_name(experiment: RunnerPoint, record: Record | None) -> str | None:
-    """The device's own name; for one of several GPUs the names of all, as in the original."""
+    """Return the device's own name; for one of several GPUs the names of all, as in the original."""
     if experiment["accelerator"] == "cpu":
         return cpu.model(cpu.cpuinfo(Path("/")))
     if experiment["accelerator"] == "cuda":

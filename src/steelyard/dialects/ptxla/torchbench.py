@@ -1,4 +1,4 @@
-"""TorchBench as far as no framework is needed for it: which models a checkout has, and what its policy file says about them."""
+"""TorchBench without a framework: which models a checkout has, and what its policy file says about them."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ POLICIES = (
 )
 """Where a checkout, or PyTorch beside it, keeps the file."""
 OURS, ALIKE = ("deny", "expected_failures", "iou", "max_multiplier"), 0.75
-"""Keys that we add to the original's, and how near to one of them an unknown one is taken for a slip."""
+"""Keys that we add to the original's, and how similar to one an unknown key must be to count as misspelled."""
 MOST_TIMES = 10.0
-"""How many times eager's own error is allowed where the policy forces that."""
+"""How many times eager's own error is allowed if the policy forces that."""
 KINDS = {"eval": "inference", "train": "training"}
 GENERATING = ("cm3leon_generate", "hf_T5_generate")
 DENIED: dict[str, tuple[dict[str, Any], ...]] = {
@@ -32,19 +32,19 @@ DENIED: dict[str, tuple[dict[str, Any], ...]] = {
     **{name: ({"test": "eval", "accelerator": "cuda"}, {"test": "eval", "accelerator": "tpu"})
        for name in ("mobilenet_v2_quantized_qat", "resnet50_quantized_qat")},
 }  # fmt: skip
-"""Combinations of TorchBench models that are known not to work: an entry holds where all its keys are equal."""
+"""Combinations of TorchBench models that are known not to work: an entry applies if all its keys are equal."""
 BY_SGD = (
     "BERT_pytorch", "LearningToPaint", "alexnet", "dcgan", "demucs", "densenet121", "dlrm", "fastNLP_Bert", "mobilenet_v2",
     "phlippe_densenet", "phlippe_resnet", "pytorch_stargan", "resnet18", "shufflenet_v2_x1_0", "speech_transformer", "squeezenet1_1",
     "stable_diffusion_text_encoder", "timm_efficientdet", "timm_nfnet", "timm_regnet", "timm_vision_transformer", "timm_vovnet", "vgg16",
     "hf_T5", "llama_v2_7b_16h",
 )  # fmt: skip
-"""Models trained by plain gradient descent, since the state of Adam does not fit or its steps diverge."""
+"""Models trained by plain gradient descent, because the state of Adam does not fit or its steps diverge."""
 
 
 @dataclass(frozen=True)
 class ModelPolicy:
-    """What a policy file says; empty where there is none."""
+    """The content of a policy file; empty if there is none."""
 
     skipped: frozenset[str] = frozenset()
     by_test: Mapping[str, frozenset[str]] = field(default_factory=dict)
@@ -78,16 +78,16 @@ class ModelPolicy:
         return ""
 
     def expects_failure(self, model: str, experiment: Mapping[str, Any]) -> bool:
-        """Whether this failure is known, so that only new ones, and new passes, need to be looked at."""
+        """Whether this failure is known, so that only new failures and new passes need attention."""
         return any(matches(entry, experiment) for entry in self.expected.get(model, ()))
 
     def batch_size(self, model: str, test: str, asked: int | None) -> int | None:
-        """The batch size of the user, unless the model forbids that, then the policy's; None leaves it to the model."""
+        """Return the user's batch size, unless the model forbids that, else the policy's; None leaves it to the model."""
         given = None if model in self.fixed_batch else asked
         return given or self.batch_sizes.get(KINDS[test], {}).get(model)
 
     def for_model(self, model: str, test: str, asked: int | None) -> dict[str, Any]:
-        """All that it says about one model in one test."""
+        """Return all settings for one model in one test."""
         return {
             "batch_size": self.batch_size(model, test, asked), "half": model in self.half, "cast": model in self.cast,
             "training": test == "train", "sgd": model in BY_SGD, "tolerance": self.tolerances.get(model),
@@ -98,7 +98,7 @@ class ModelPolicy:
 
 
 def matches(entry: Mapping[str, Any], experiment: Mapping[str, Any]) -> bool:
-    """Whether all listed keys are equal; an entry without keys holds everywhere."""
+    """Whether all listed keys are equal; an entry without keys always applies."""
     return all(experiment.get(key) == value for key, value in entry.items())
 
 
@@ -107,7 +107,7 @@ def _word(value: Any) -> str:
 
 
 def models(checkout: Path) -> list[str]:
-    """The models of a checkout, by their folders; none of their code runs."""
+    """Return the models of a checkout, by their folders; none of their code runs."""
     place = checkout / MODELS
     if not place.is_dir():
         raise UsageError(f"{checkout} is not a checkout of TorchBench", why=f"it has no folder {MODELS}")
@@ -115,12 +115,12 @@ def models(checkout: Path) -> list[str]:
 
 
 def policy_file(checkout: Path) -> Path | None:
-    """The policy file that comes with a checkout."""
+    """Return the policy file that comes with a checkout."""
     return next((checkout / name for name in POLICIES if (checkout / name).is_file()), None)
 
 
 def read_policy(path: Path | None, denied: Mapping[str, tuple[Mapping[str, Any], ...]] | None = None) -> ModelPolicy:
-    """A policy file in the layout of PyTorch's torchbench.yaml, to which `deny` and `expected_failures` are ours."""
+    """Read a policy file in the layout of PyTorch's torchbench.yaml, with our additions such as `deny` and `expected_failures`."""
     known: dict[str, tuple[Mapping[str, Any], ...]] = dict(denied or {})
     if path is None:
         return ModelPolicy(denied=known)
@@ -157,28 +157,28 @@ def _load(path: Path) -> dict[str, Any]:
     if data is None:
         return {}
     if not isinstance(data, dict):
-        raise UsageError("a policy file is a table", where=str(path))
+        raise UsageError("a policy file must be a table", where=str(path))
     return data
 
 
 def _table(data: Mapping[str, Any], key: str, path: Path) -> dict[str, Any]:
     value = data.get(key) or {}
     if not isinstance(value, dict):
-        raise UsageError(f"{key} is a table", where=str(path))
+        raise UsageError(f"{key} must be a table", where=str(path))
     return value
 
 
 def _shares(data: Mapping[str, Any], key: str, path: Path) -> dict[str, float]:
-    """Numbers from 0 to 1 by model."""
+    """Return numbers from 0 to 1 by model."""
     found = _table(data, key, path)
     for name, value in found.items():
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 1:
-            raise UsageError(f"{key}.{name} is a number from 0 to 1, not {value!r:.60}", where=str(path))
+            raise UsageError(f"{key}.{name} must be a number from 0 to 1, not {value!r:.60}", where=str(path))
     return {str(name): float(value) for name, value in found.items()}
 
 
 def find_checkout(start: Path) -> Path | None:
-    """A checkout of TorchBench here, or in a folder of its usual names here or in one of the three folders above."""
+    """Return a checkout of TorchBench here, or in a folder of its usual names here or in one of the three folders above."""
     for folder in (start, *list(start.parents)[:ABOVE]):
         for place in (folder, *(folder / name for name in CHECKOUTS)):
             if (place / MODELS).is_dir():
@@ -187,7 +187,7 @@ def find_checkout(start: Path) -> Path | None:
 
 
 def _names(value: Any) -> frozenset[str]:
-    """Names however deep they lie: the file builds lists out of lists, each of which is looked into once."""
+    """Return all names at any depth: the file nests lists, each of which is read once."""
     found: set[str] = set()
     seen: set[int] = set()
     left = [value]
@@ -208,16 +208,16 @@ def _sizes(value: Any) -> dict[str, int]:
 
 
 def _entries(value: Any, key: str, path: Path) -> dict[str, tuple[Mapping[str, Any], ...]]:
-    """`model: [{key: value}]`, or `model: {key: value}` for one; `None` is null as on the command line."""
+    """Read `model: [{key: value}]`, or `model: {key: value}` for one; `None` is null, as on the command line."""
     if value is None:
         return {}
     if not isinstance(value, Mapping):
-        raise UsageError(f"{key} is a table of models", where=str(path))
+        raise UsageError(f"{key} must be a table of models", where=str(path))
     found: dict[str, tuple[Mapping[str, Any], ...]] = {}
     for name, entries in value.items():
         listed = entries if isinstance(entries, list) else [entries or {}]
         if not all(isinstance(entry, Mapping) for entry in listed):
-            raise UsageError(f"{key}.{name}: every entry is a table of keys that must be equal", where=str(path))
+            raise UsageError(f"{key}.{name}: every entry must be a table of keys and their required values", where=str(path))
         for axis in (str(axis) for entry in listed for axis in entry):
             if axis not in AXES:
                 raise unknown(f"axis in {key}.{name}", axis, AXES, where=str(path))

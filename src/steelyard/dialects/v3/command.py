@@ -1,4 +1,4 @@
-"""`steelyard as v3`: files for the PyTorch OSS benchmark database, checked before upload, and HUD's rules on results."""
+"""`steelyard as v3`: check and upload files of the PyTorch OSS benchmark database, and apply HUD's rules to results."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ PATHS = click.argument("paths", nargs=-1, required=True, type=click.Path(path_ty
 STRICT = click.option("--strict", is_flag=True, help="Refuse invalid records instead of skipping them with a warning.")
 OUTPUT = click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Write here instead of to stdout.")
 METADATA = click.option(
-    "--metadata", metavar="JSON|FILE", help="What CI knows: timestamp, repo, head_branch, head_sha, workflow_id, job_id and so on."
+    "--metadata", metavar="JSON|FILE", help="Values from CI: timestamp, repo, head_branch, head_sha, workflow_id, job_id and so on."
 )
-RUNNERS = click.option("--runners", metavar="JSON|FILE", help="Machines, for records that have no key 'runners' of their own.")
+RUNNERS = click.option("--runners", metavar="JSON|FILE", help="Machines, for records that have no key 'runners'.")
 DEPENDENCIES = click.option("--dependencies", metavar="JSON|FILE", help="Versions, for records that have no key 'dependencies'.")
 
 
@@ -39,7 +39,7 @@ class DatabaseCommands(Names):
 
 @click.group("v3", cls=DatabaseCommands, context_settings=CONTEXT)
 def v3() -> None:
-    """Files of the PyTorch OSS benchmark database, version 3: check them, merge what CI knows, upload, judge by HUD's rules.
+    """Files of the PyTorch OSS benchmark database, version 3: check, add CI's metadata, upload, judge by HUD's rules.
 
     \b
     steelyard export latest --to v3 -o results.json
@@ -51,11 +51,11 @@ def v3() -> None:
 
 @v3.command("check", context_settings=CONTEXT)
 @PATHS
-@click.option("--complete", is_flag=True, help="Ask for what CI adds, too: the file is to go to the database as it is.")
+@click.option("--complete", is_flag=True, help="Also require what CI adds, for a file that goes to the database as it is.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON to stdout.")
 def check(paths: tuple[Path, ...], complete: bool, as_json: bool) -> int:
-    """Check every record against the database's columns: types, names, sizes. Exits with 2 where anything is wrong, and with 5
-    where there is no record.
+    """Check every record against the database's columns: types, names, sizes. Exits with 2 if anything is wrong, and with 5
+    if there is no record.
 
     A PATH is a file (a JSON array, an object, or lines of either, plain or .gz) or a folder of .json and .json.gz files.
 
@@ -91,7 +91,7 @@ def check(paths: tuple[Path, ...], complete: bool, as_json: bool) -> int:
 
 
 @v3.command("schema", context_settings=CONTEXT)
-@click.option("--complete", is_flag=True, help="With what CI adds as required.")
+@click.option("--complete", is_flag=True, help="Also require what CI adds.")
 def print_schema(complete: bool) -> None:
     """Print the JSON Schema of a record."""
     from steelyard.dialects.v3 import schema
@@ -176,12 +176,12 @@ def _hand_out(text: str, output: Path | None, count: str) -> None:
 @METADATA
 @RUNNERS
 @DEPENDENCIES
-@click.option("--dry-run/--no-dry-run", default=True, help="Print what would be uploaded and where, and upload nothing. Default on.")
+@click.option("--dry-run/--no-dry-run", default=True, help="Only print what would be uploaded and where. Default on.")
 @click.option("--url", metavar="URL", help="The upload service; UPLOADER_URL by default.")
 @click.option("--to", "folder", type=click.Path(path_type=Path), metavar="DIR", help="Write the packed files below this folder instead.")
 @click.option(
     "--if-no-files-found", "if_none", type=click.Choice(["ignore", "error"]), default="ignore", show_default=True,
-    help="What to do where there is nothing to upload.",
+    help="What to do if there is nothing to upload.",
 )  # fmt: skip
 @STRICT
 def upload_files(
@@ -191,7 +191,7 @@ def upload_files(
     """Merge, check and upload; a dry run by default. Every file goes to v3/REPO/WORKFLOW_ID/JOB_ID/NAME.
 
     UPLOADER_USERNAME and UPLOADER_PASSWORD in the environment are the credentials of the service; they are never printed or
-    kept. Exits with 3 where the service refused a file, and with 5 where there is none and --if-no-files-found=error.
+    saved. Exits with 3 if the service refused a file, and with 5 if there is none and --if-no-files-found=error.
 
     \b
     steelyard as v3 upload results --metadata metadata.json
@@ -204,7 +204,7 @@ def upload_files(
     url = url or os.environ.get("UPLOADER_URL")
     if not dry_run and not folder:
         if not url:
-            raise UsageError("there is no address to upload to", do="give --url, set UPLOADER_URL, or write the files with --to DIR")
+            raise UsageError("there is no address to upload to", do="use --url, set UPLOADER_URL, or write the files with --to DIR")
         upload.check_address(url)
     files = _merged(paths, _merging(metadata, runners, dependencies), strict=strict, complete=metadata is not None)
     ready = _placed([(path, records) for path, records in files if records])
@@ -241,7 +241,7 @@ def _kept(target: Path, content: bytes) -> Path:
 
 
 def _placed(files: Sequence[tuple[Path, list[dict[str, Any]]]]) -> dict[str, list[dict[str, Any]]]:
-    """The records of every file by where they go; a file whose job is not known is reported and left out, as the upload action does."""
+    """The records by upload path; a file whose job is unknown is reported and left out, as the upload action does."""
     from steelyard.dialects.v3 import schema, upload
 
     found: dict[str, list[dict[str, Any]]] = {}
@@ -249,12 +249,12 @@ def _placed(files: Sequence[tuple[Path, list[dict[str, Any]]]]) -> dict[str, lis
         places = dict.fromkeys(upload.path_of(record, path.name) for record in records)
         place = next(iter(places))
         if not place:
-            warn(f"{path} was skipped: its records say no repository (OWNER/NAME), workflow_id and job_id; --metadata gives them")
+            warn(f"{path} was skipped: its records have no repository (OWNER/NAME), workflow_id and job_id; add them with --metadata")
         elif len(places) > 1:
             raise UsageError(f"the records of {path} are of {len(places)} jobs", why=f"such as {', '.join(list(places)[:2])}",
-                             do="upload the records of each job as a file of their own")  # fmt: skip
+                             do="upload the records of each job as a separate file")  # fmt: skip
         elif place in found:
-            raise UsageError(f"two files would go to {place}", why=f"{path} has the name of another one", do="give it another name")
+            raise UsageError(f"two files would go to {place}", why=f"{path} has the same name as another file", do="rename it")
         else:
             for record in records:
                 schema.check(record, str(path), complete=True)
@@ -266,13 +266,13 @@ def _placed(files: Sequence[tuple[Path, list[dict[str, Any]]]]) -> dict[str, lis
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option(
     "--to", "form", type=click.Choice(["v3", "torchao", "torchao-seed"]), default="v3", show_default=True,
-    help="v3, or TorchAO's CSV with its last columns (or those that the file came with), or with those of its guide.",
+    help="v3, or TorchAO's CSV with the last version's columns (or those of the original file), or with those of its guide.",
 )  # fmt: skip
 @OUTPUT
 def convert(file: Path, form: str, output: Path | None) -> int:
     """Turn TorchAO's CSV, or another tool's result file such as TritonBench's, into records, and records into TorchAO's CSV.
 
-    What failed has a record that says so and no value; it is never written as 0.
+    A failed case gets a record with its status and no value; it is never written as 0.
 
     \b
     steelyard as v3 convert results.csv -o results.json

@@ -1,4 +1,4 @@
-"""Other tools' results as records of the database: TorchAO's CSV, TritonBench's JSON, and every other file that is read."""
+"""Other tools' results as records of the database: TorchAO's CSV, TritonBench's JSON, and all other formats that Steelyard reads."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from steelyard.files import RESULTS, read_text
 
 
 def records(file: Path) -> list[dict[str, Any]]:
-    """All records that a file of results makes, each checked; a file of records is refused, since it is there already."""
+    """The checked records of a results file; a file of records is refused, because it is already in the database's form."""
     if file.suffix.lower() == ".csv":
         made = torchao_csv.read(read_text(file, RESULTS), str(file))
     else:
         if file.exists() and fits([placed.record for placed in reading.read(file).found]):
-            raise UsageError(f"{file} is a file of the database already", do="steelyard as v3 convert --to torchao makes a CSV of it")
+            raise UsageError(f"{file} is already a file of the database", do="to make a CSV of it: steelyard as v3 convert --to torchao")
         made = tritonbench.read(file)
     for number, record in enumerate(made):
         schema.check(record, f"record {number} made from {file}")
@@ -27,5 +27,5 @@ def records(file: Path) -> list[dict[str, Any]]:
 
 
 def written(records: Sequence[Mapping[str, Any]]) -> str:
-    """Records as a file of them: a JSON array."""
+    """Records as the text of a file: a JSON array."""
     return json.dumps(records, indent=1, ensure_ascii=True, allow_nan=False) + "\n"

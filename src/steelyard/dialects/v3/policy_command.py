@@ -1,4 +1,4 @@
-"""`steelyard as v3 policy`: HUD's windowed rules on series of results, as a page, as data and as Markdown."""
+"""`steelyard as v3 policy`: HUD's windowed rules on series of results, printed as text, JSON or Markdown."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ MOST_VALUES = 8
 @click.command("policy", context_settings=CONTEXT)
 @click.argument("policy_file", metavar="POLICY", type=click.Path(path_type=Path))
 @click.argument("refs", nargs=-1, required=True, metavar="REF...")
-@click.option("--at", "end", default="now", show_default=True, metavar="DATE", help="Where the newer window ends: a date, now, or newest.")
-@click.option("--strict", is_flag=True, help="Exit with 6 where a series is suspicious.")
-@click.option("--markdown", type=click.Path(path_type=Path), metavar="FILE", help="Write the report as Markdown, too.")
+@click.option("--at", "end", default="now", show_default=True, metavar="DATE", help="When the newer window ends: a date, now, or newest.")
+@click.option("--strict", is_flag=True, help="Exit with 6 if a series is suspicious.")
+@click.option("--markdown", type=click.Path(path_type=Path), metavar="FILE", help="Also write the report as Markdown.")
 @click.option(
     "--store", metavar="DIR", type=click.Path(file_okay=False, path_type=Path), help="Folder of saved runs; by default the nearest."
 )
@@ -37,10 +37,10 @@ MOST_VALUES = 8
 def policy(
     policy_file: Path, refs: tuple[str, ...], end: str, strict: bool, markdown: Path | None, store: Path | None, as_json: bool
 ) -> int:
-    """Judge series of results by HUD's windowed rules: a baseline window of days, then a comparison window, each case on its own.
+    """Judge series of results by HUD's windowed rules: a baseline window of days, then a comparison window, each case separately.
 
     POLICY is a gate policy with [hud.window]. REF is what 'steelyard compare' takes: files and folders of the database, saved runs,
-    latest~59..latest. Exits with 4 where a series is a regression, and with 5 where there is too little data or it is too old.
+    latest~59..latest. Exits with 4 if a series is a regression, and with 5 if there is too little data or it is too old.
 
     \b
     steelyard as v3 policy hud-torchao.toml results --at newest
@@ -53,7 +53,7 @@ def policy(
 
     given = load_policy(policy_file)
     if given.hud is None or given.hud.windows is None:
-        do = "steelyard gate BASE HEAD --policy FILE applies its other rules"
+        do = "to apply its other rules: steelyard gate BASE HEAD --policy FILE"
         raise UsageError(f"{policy_file} has no [hud.window]", do=do)
     place = Store.find(explicit=str(store) if store else None)
     found = {(run.path, run.id): run for ref in refs for run in sides.find(place, ref).runs}
@@ -75,7 +75,7 @@ def policy(
 
 
 def _end(text: str) -> float | None:
-    """A moment as typed; None for the newest run."""
+    """The end of the newer window as a timestamp; None for the newest run."""
     if text == NEWEST:
         return None
     if text == "now":
@@ -95,7 +95,7 @@ def _day(moment: float) -> str:
 def _headline(report: WindowReport) -> str:
     if report.stale:
         days = f"{report.windows.stale_days:g} days"
-        return f"no report: the newest result is of {_day(report.newest)}, more than {days} before {_day(report.end)}"
+        return f"no report: the newest result is from {_day(report.newest)}, more than {days} before {_day(report.end)}"
     counted = Counter(item.verdict.label for item in report.series)
     return f"{report.status}: {', '.join(f'{count} {label}' for label, count in counted.items())}"
 
@@ -107,7 +107,7 @@ def _spans(report: WindowReport) -> str:
 
 
 def _lines(report: WindowReport) -> Iterator[tuple[str, str]]:
-    """What is printed, each line with its indent."""
+    """Yield the lines to print, each with its indent."""
     yield "", f"{'–' if report.stale else GLYPHS[report.status]} {_headline(report)}"
     yield "", _spans(report)
     shown = [] if report.stale else [item for item in report.series if item.verdict.label != "no_regression"]
@@ -145,7 +145,7 @@ def _document(report: WindowReport, code: int) -> dict[str, Any]:
 
 
 def _markdown(report: WindowReport) -> str:
-    """For an issue or a job summary; what comes from files stands in code spans."""
+    """The report for an issue or a job summary; text from files is in code spans."""
     from steelyard.report.markdown import code, table_lines
 
     rows = [

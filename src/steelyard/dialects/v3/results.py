@@ -1,7 +1,7 @@
 """Files of the database as runs, for compare, gate, show and report.
 
-Records that `steelyard export` wrote are the cases they were, with direction, interval, count and status. Those of other writers
-have values and names alone: a case is identified by what a dashboard groups by, and direction by the name of the metric.
+Records that `steelyard export` wrote become their original cases, with direction, interval, count and status. Those of other writers
+have only values and names: a case is identified by what a dashboard groups by, and the direction by the name of the metric.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ FARTHEST = 2**40
 """Seconds; larger timestamps are not dates."""
 PROVENANCE = ("device", "arch")
 VOLATILE = re.compile(r"(^|_)(time|timestamp|date|sha|commit|branch|url|uri|id|host|hostname|path|dir|version|command|repro|log)($|_)")
-"""Words in the name of an extra that say where or when, not what; a case must not depend on them."""
+"""Words in the names of extras that say where or when, not what was measured; a case must not depend on such extras."""
 READ_MODES = {theirs: ours for ours, theirs in MODES.items()}
 KEYS = ("repo", "head_branch", "head_sha", "workflow_id", "run_attempt", "job_id", "servicelab_experiment_id", "servicelab_trial_id")
 Occasion = tuple[Any, ...]
@@ -45,7 +45,7 @@ Occasion = tuple[Any, ...]
 
 @dataclass
 class Gathered:
-    """A case while its records are read: one for each of its metrics."""
+    """A case while its records are read; it has a record for each metric."""
 
     name: str
     case: dict[str, Any]
@@ -58,7 +58,7 @@ class Gathered:
 
     @property
     def result(self) -> ForeignResult:
-        """All its figures; one without any says why."""
+        """The result with all its figures, or with a reason if it has none."""
         status, reason = self.status, self.reason
         if status == "ok" and not self.figures:
             status, reason = "failed", reason or "it has no value"
@@ -68,13 +68,13 @@ class Gathered:
 
 
 def lines(content: bytes, name: str) -> RecordsFile | None:
-    """The records of a file that has them by lines; None where it is none."""
+    """The records of a file that has them by lines; None if it is not such a file."""
     found = parse(content, name)
     return found if fits([placed.record for placed in found.found]) else None
 
 
 def fits(data: Any) -> bool:
-    """Whether it holds records: an object with a metric that has a name and values."""
+    """Whether the data has records: objects with a metric that has a name and values."""
     if isinstance(data, RecordsFile):
         return True
     some = data[:20] if isinstance(data, list) else [data]
@@ -82,7 +82,7 @@ def fits(data: Any) -> bool:
 
 
 def read(data: Any, path: Path) -> list[ForeignSource]:
-    """A source for every job and machine, oldest first; what was skipped is noted at the newest, which is shown first."""
+    """A source for every job and machine, oldest first; the newest, which is shown first, has the warnings on skipped lines."""
     name = text(path.name)
     found = data if isinstance(data, RecordsFile) else taken(data, name)
     occasions: dict[Occasion, list[Placed]] = {}
@@ -94,7 +94,7 @@ def read(data: Any, path: Path) -> list[ForeignSource]:
 
 
 def _occasion(record: Mapping[str, Any]) -> Occasion:
-    """The key of results measured together: the job, or without one the time; and the machine, since a job may have several."""
+    """The key of results measured together: the job, or without one the time, and the machine, because a job may have several."""
     extra = _texts(record, "benchmark")
     job = tuple(_plain(record.get(key)) for key in KEYS)
     known = any(job[3:]) or bool(job[2])
@@ -134,7 +134,7 @@ def _source(items: Sequence[Placed], warnings: list[str]) -> ForeignSource:
         seen[name, figure] = placed.where
     if again:
         more = f" and {len(again) - 1} more" if len(again) > 1 else ""
-        warnings.append(f"{again[0]}{more}: the same case and metric once more in one job; the last one counts")
+        warnings.append(f"{again[0]}{more}: the same case and metric again in one job; the last one counts")
     record = items[0].record
     extra, (device, arch) = _texts(record, "benchmark"), place(record)
     moments = [found for item in items if (found := number(item.record.get("timestamp"))) and 0 < found < FARTHEST]
@@ -153,7 +153,7 @@ def _versions(record: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _case(record: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Our own case by its id, which its record carries; else one made of what dashboards group by."""
+    """Id and case: our own, by the id in the record, or else one made of what dashboards group by."""
     id = _texts(record, "benchmark").get("case", "")
     if id and table(record.get("benchmark")).get("name") is not None:
         try:
@@ -166,7 +166,7 @@ def _case(record: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
 
 
 def _params(case: Case, record: Mapping[str, Any]) -> dict[str, Any]:
-    """Parameters in full: long ones stand in the id by digest, and in the inputs as they are."""
+    """Parameters in full: of long ones the id has only digests, and the inputs have the values."""
     told = table(table(table(record.get("inputs")).get("parameters")).get("extra_info"))
     found: dict[str, Any] = {}
     for key, value in case.params:
@@ -205,7 +205,7 @@ def _foreign_case(record: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
 
 @functools.lru_cache(256)
 def _dtype_key(dtype: str) -> str:
-    """A recipe such as int8wo, written in place of a number format."""
+    """`dtype`, or `recipe` if a recipe such as int8wo is in place of a number format."""
     try:
         canonical(dtype)
     except UsageError:
@@ -214,7 +214,7 @@ def _dtype_key(dtype: str) -> str:
 
 
 def _value(given: str) -> str | bool | int:
-    """A text as the number or boolean that it obviously stands for."""
+    """A text, or the number or boolean that it obviously is."""
     if given in ("true", "false"):
         return given == "true"
     return int(given) if re.fullmatch(r"0|[1-9][0-9]{0,17}", given) else text(given, LONGEST_VALUE)
@@ -226,13 +226,13 @@ def _key(name: str) -> str:
 
 
 def _step(name: str) -> str:
-    """A name as a step of a workload's; one of which more than spaces had to be changed keeps a digest, so that two stay two."""
+    """A name as a step of a workload's name; if more than spaces had to be changed, with a digest, so that names stay distinct."""
     plain = re.sub(r"[^A-Za-z0-9_.-]|^[.-]", "_", name[:LONGEST_STEP])
     return plain if plain == name.replace(" ", "_") else f"{plain}_{hashlib.sha256(name.encode('utf-8', 'replace')).hexdigest()[:8]}"
 
 
 def _add(into: Gathered, record: Mapping[str, Any]) -> str:
-    """Put a record's metric into its case; gives the name of the figure."""
+    """Add a record's metric to its case; return the name of the figure."""
     metric, extra = table(record.get("metric")), _texts(record, "metric")
     title = word(metric.get("name")) or "value"
     unit = metrics.unit_of(title, extra.get("unit", ""))[0]
@@ -244,7 +244,7 @@ def _add(into: Gathered, record: Mapping[str, Any]) -> str:
     if figure and not all(math.isfinite(end) for end in (figure.value, figure.low, figure.high) if end is not None):
         figure = None
     if status == "ok" and figure and figure.value == 0 and "figure" not in extra and _cannot_be_nothing(name, figure):
-        status, figure, reason = "failed", None, f"its {text(title)} is 0, which some writers put where a case failed"
+        status, figure, reason = "failed", None, f"its {text(title)} is 0, which some writers use for a failed case"
     if status != "ok" and into.status == "ok":
         into.status, into.reason = status, reason
     if "figure" in extra and "case" in _texts(record, "benchmark"):
@@ -260,7 +260,7 @@ def _add(into: Gathered, record: Mapping[str, Any]) -> str:
 
 
 def _status(extra: Mapping[str, str]) -> tuple[Status, str]:
-    """Our own status, or what another writer's says of pass and fail, with the reason."""
+    """Our own status, or pass or fail from another writer's status, with the reason."""
     told, reason = extra.get("status", ""), extra.get("reason", "")
     known = next((status for status in STATUSES if status == told), None)
     if known:
@@ -270,7 +270,7 @@ def _status(extra: Mapping[str, str]) -> tuple[Status, str]:
 
 
 def _conditions(case: Mapping[str, Any], extra: Mapping[str, str]) -> dict[str, Any]:
-    """Facts of our own records about the machine while measuring, as far as they are valid."""
+    """The valid facts of our own records about the machine during measurement."""
     found: dict[str, Any] = {"threads": case["threads"]}
     if re.fullmatch(r"[A-D?]", extra.get("noise", "")):
         found["noise"] = extra["noise"]
@@ -284,7 +284,7 @@ def _number(value: Any) -> float | None:
 
 
 def _cannot_be_nothing(name: str, figure: Figure) -> bool:
-    """A time or a speedup of 0 is invalid; a count or a loss of 0 is fine."""
+    """Whether 0 is invalid: it is for a time or a speedup, but not for a count or a loss."""
     return figure.unit == "s" or any(word in name for word in ("speedup", "latency", "time"))
 
 
@@ -296,7 +296,7 @@ def _theirs(title: str, extra: Mapping[str, str], values: Sequence[float]) -> Fi
 
 
 def _ours(extra: Mapping[str, str], values: Sequence[float]) -> Figure | None:
-    """What our own export wrote, with everything that it knew."""
+    """A figure that our own export wrote, with all its facts."""
     value = values[0] if values else number(extra.get("value"))
     if value is None:
         return None

@@ -1,6 +1,6 @@
-"""The database's columns and their types, once: both the checks and the JSON Schema come from here.
+"""The database's columns and their types, the source of both the checks and the JSON Schema.
 
-The database itself checks nothing when a file is sent; a wrong type is found hours later, in a log of the service.
+The database itself checks nothing when a file is sent; a wrong type shows up hours later, in a log of the service.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from steelyard.errors import Mistakes, UsageError, did_you_mean
 VERSION = "v3"
 LARGEST = {"UInt32": 2**32 - 1, "UInt64": 2**64 - 1}
 FLOAT32 = 3.4028234663852886e38
-"""The largest number that a Float32 holds."""
+"""The largest Float32."""
 METADATA = ("timestamp", "schema_version", "name", "repo", "head_branch", "head_sha", "workflow_id", "run_attempt", "job_id")
-"""What CI adds: a benchmark's own file need not have it, a row of the database must."""
+"""The keys that CI adds: a benchmark's own file may lack them, a row of the database must have them."""
 STAND_INS = {"workflow_id": "servicelab_experiment_id", "job_id": "servicelab_trial_id"}
 MOST_TOLD = 20
 LONGEST_KEY = 80
@@ -47,7 +47,7 @@ class MapOf:
 
 @dataclass(frozen=True)
 class TupleOf:
-    """Tuple(…), which is an object in JSON: its parts by name, and those that must be there."""
+    """Tuple(…), which is an object in JSON: its parts by name, and the names of required ones."""
 
     parts: Mapping[str, Kind]
     needed: tuple[str, ...] = ()
@@ -78,7 +78,7 @@ RECORD = TupleOf(COLUMNS, ("metric",))
 
 
 def mistakes(record: Any, *, complete: bool = False) -> Iterator[tuple[str, str]]:
-    """Every mistake in a record as key path and words; `complete` asks for what CI adds as well."""
+    """Yield every mistake in a record as key path and message; `complete` also requires what CI adds."""
     yield from wrong(record, RECORD, "")
     if not isinstance(record, dict):
         return
@@ -93,7 +93,7 @@ def mistakes(record: Any, *, complete: bool = False) -> Iterator[tuple[str, str]
 
 
 def wrong(value: Any, kind: Kind, path: str) -> Iterator[tuple[str, str]]:
-    """What a value has that its type does not allow, by key path."""
+    """Yield key path and message of whatever a value's type does not allow."""
     if isinstance(kind, Scalar):
         if words := _scalar(value, kind.type):
             yield path, words
@@ -131,11 +131,11 @@ def _below(path: str, key: str) -> str:
 
 
 def _scalar(value: Any, type: str) -> str:
-    """What is wrong with a single value; nothing where it is right."""
+    """What is wrong with a single value; empty if it is valid."""
     if type == "String":
         if not isinstance(value, str):
             return f"expected a text, not {shown(value)}"
-        return "" if is_text(value) else f"expected a text, not half a character: {shown(value)}"
+        return "" if is_text(value) else f"expected a text without half a surrogate pair, not {shown(value)}"
     if type == "Float32":
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             return f"expected a number, not {shown(value)}"
@@ -145,12 +145,12 @@ def _scalar(value: Any, type: str) -> str:
     if isinstance(value, bool) or not isinstance(value, int):
         return f"expected a whole number, not {shown(value)}"
     if value < 0:
-        return f"expected a whole number from 0 on, not {_short(value)}"
-    return "" if value <= LARGEST[type] else f"{_short(value)} is too large for {type}, which ends at {LARGEST[type]}"
+        return f"expected a whole number of at least 0, not {_short(value)}"
+    return "" if value <= LARGEST[type] else f"{_short(value)} is too large for {type}, whose largest value is {LARGEST[type]}"
 
 
 def is_text(value: str) -> bool:
-    """Whether a text can be written in UTF-8; JSON can also hold half of a character, by its number."""
+    """Whether a text can be written in UTF-8; JSON can also contain half a surrogate pair, as an escape."""
     return value.isascii() or not any("\ud800" <= char <= "\udfff" for char in value)
 
 

@@ -1,4 +1,4 @@
-"""TorchAO's CSV files, with the columns of its guide or of its last version, as records of the database, and back."""
+"""Convert TorchAO's CSV files, with the columns of its guide or of its last version, to records of the database and back."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ MEASURED: dict[str, dict[str, tuple[str, str]]] = {
         SPEEDUPS["eager"]: (SPEEDUP, "false"), SPEEDUPS["compile"]: (SPEEDUP, "true"), SPEEDUPS["eager_vs_compile"]: (ACROSS, "true"),
     },
 }  # fmt: skip
-"""Which metric a column is, and whether it is of the compiled model; of the guide's columns a column of its own says that."""
+"""A column's metric, and whether it is of the compiled model; the guide has a separate column for that."""
 IDENTITY = ("device", "sparsity", "high_precision_dtype", "torch_compile_mode", "model_type")
 CARRIED = ("name", "output_dir", "enable_profiler", "enable_memory_profiler", *FILES)
-"""What no column of the database is for; it travels beside the metric, so that the way back loses nothing."""
+"""Cells for which the database has no column; they are kept in the metric's extras, so that converting back loses nothing."""
 MARK, ROW = "csv.columns", "csv.row"
 NOTHING = ("", "None", "nan")
 Row = dict[str, Any]
 
 
 def read(text: str, where: str) -> list[Row]:
-    """A record for every figure of every row; a figure that is empty has none."""
+    """A record for every figure of every row, except empty ones."""
     reader = torchao.table(text, strict=True)
     made: list[Row] = []
     try:
@@ -95,12 +95,12 @@ def _common(row: Mapping[str, str], compiled: str) -> Row:
 
 
 def write(records: Sequence[Mapping[str, Any]], form: str = "") -> str:
-    """Such a file again: a row for every row that the records came from, or for every case where they came from elsewhere."""
+    """The text of a CSV file: a row for every original row of the records, or for every case if they are not from such a file."""
     metrics = {name for columns in MEASURED.values() for name, _ in columns.values()}
     known = [record for record in records if _part(record, "metric").get("name") in metrics]
     if not known:
-        why = f"such a file has rows of {', '.join(sorted(metrics))}"
-        raise UsageError("no record can be a row of TorchAO's", why=why)
+        why = f"only records of these metrics do: {', '.join(sorted(metrics))}"
+        raise UsageError("no record fits a row of TorchAO's file", why=why)
     form = form or next((mark for record in known if (mark := _extra(record, "metric").get(MARK)) in COLUMNS), "last")
     rows: dict[tuple[str, ...], Row] = {}
     for record in known:
@@ -130,7 +130,7 @@ def _row_key(record: Mapping[str, Any], form: str) -> tuple[str, ...]:
 
 
 def _shared(record: Mapping[str, Any]) -> Row:
-    """The cells of a row that say what was measured; a model's name ends in its shape, whatever stands before."""
+    """The cells of a row that say what was measured; a model's name ends in its shape."""
     extra, beside = _extra(record, "benchmark"), _extra(record, "metric")
     sizes = str(_part(record, "model").get("name", "")).split("-")[-3:]
     row: Row = dict(zip(SHAPE, sizes, strict=True)) if len(sizes) == 3 and all(size.isdecimal() for size in sizes) else {}

@@ -1,4 +1,4 @@
-"""From a benchmark's own file to the database: what CI adds is merged in, everything is checked, and a path and a body are made of it."""
+"""Upload a benchmark's own file to the database: merge in what CI adds, check everything, and make the path and the body."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ SHAPES = {"metadata": schema.TupleOf({key: schema.COLUMNS[key] for key in (*sche
           "runners": schema.COLUMNS["runners"], "dependencies": schema.COLUMNS["dependencies"]}  # fmt: skip
 ANSWERS = {
     200: "stored",
-    400: "the service could not read the request; that is a mistake in this program or a wrong address",
+    400: "the service could not read the request; this program has a bug or the address is wrong",
     401: f"the service got no user name and password; set {USERNAME} and {PASSWORD}",
-    403: f"the service does not know this user name and password; look at {USERNAME} and {PASSWORD}",
-    409: "there is a file at this path already, and none is ever replaced; give the file another name, or the job its own id",
+    403: f"the service does not know this user name and password; check {USERNAME} and {PASSWORD}",
+    409: "there is already a file at this path, and files are never replaced; give the file another name, or the job its own id",
 }
 _REPO = re.compile(r"(?!\.{1,2}/)[A-Za-z0-9_.-]+/(?!\.{1,2}\Z)[A-Za-z0-9_.-]+")
 Json = dict[str, Any]
@@ -41,7 +41,7 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True)
 class Merging:
-    """What is laid under every record, as the upload action has it."""
+    """Values that are added to every record, as by the upload action; the record's own values are kept."""
 
     metadata: Mapping[str, Any]
     runners: Sequence[Any] | None = None
@@ -49,7 +49,7 @@ class Merging:
     benchmark_name: str = ""
 
     def into(self, record: Mapping[str, Any]) -> Json:
-        """A record with all of it: what the record says itself is kept, also an empty list of runners, since the key is there."""
+        """A record with these values; the record's own keys are kept, even an empty list of runners."""
         made: Json = {**self.metadata, **record}
         for key in ("runners", "dependencies"):
             if getattr(self, key) is not None and key not in made:
@@ -61,7 +61,7 @@ class Merging:
 
 
 def given(text: str, name: str) -> Any:
-    """What an option of JSON says: the text itself, or the file that it names, checked by its columns."""
+    """The data of a JSON option, which is the text itself or a file's name, checked by its columns."""
     where = f"--{name}"
     if not text.lstrip().startswith(("{", "[")):
         where, text = f"--{name} {text}", read_text(Path(text))
@@ -83,7 +83,7 @@ def given(text: str, name: str) -> Any:
 
 
 def path_of(record: Mapping[str, Any], basename: str) -> str:
-    """Where a file of records goes: `v3/{repo}/{workflow_id}/{job_id}/{basename}`; empty where repository or ids are not known."""
+    """The upload path of a file: `v3/{repo}/{workflow_id}/{job_id}/{basename}`; empty if the repository or an id is unknown."""
     repo = record.get("repo")
     ids = [record.get(key) or record.get(other) for key, other in schema.STAND_INS.items()]
     if not isinstance(repo, str) or not _REPO.fullmatch(repo) or not all(type(id) is int and id > 0 for id in ids):
@@ -97,13 +97,13 @@ def lines(records: Sequence[Mapping[str, Any]]) -> str:
 
 
 def packed(records: Sequence[Mapping[str, Any]]) -> bytes:
-    """The same by gzip; equal records give equal bytes."""
+    """JSON lines compressed by gzip; equal records give equal bytes."""
     return gzip.compress(lines(records).encode(), mtime=0)
 
 
 @dataclass(frozen=True)
 class UploadAnswer:
-    """The service's reply, and what it means."""
+    """The status of the service's reply, and its meaning in words."""
 
     code: int
     words: str
@@ -114,16 +114,16 @@ class UploadAnswer:
 
 
 class _Stay(urllib.request.HTTPRedirectHandler):
-    """Follows no redirect: a password goes to the address that was typed and to no other."""
+    """Follows no redirect: a password is sent only to the address that was typed."""
 
     def redirect_request(self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str) -> None:
         return None
 
 
 def check_address(url: str) -> None:
-    """Refuse an address to which a password would travel in the open, other than on this machine, or that holds one itself.
+    """Refuse an address to which a password would be sent unencrypted, except on this machine, or that contains one itself.
 
-    Only its host is ever printed: a password or a token may stand anywhere in what was typed.
+    Only its host is ever printed: a password or a token may be anywhere in what was typed.
     """
     try:
         parts = urllib.parse.urlsplit(url)
@@ -131,15 +131,15 @@ def check_address(url: str) -> None:
     except ValueError:
         parts, host = urllib.parse.urlsplit(""), ""
     if not url.isascii() or not url.isprintable() or " " in url or not host or parts.scheme not in ("http", "https"):
-        raise UsageError("not an address to upload to", why="it is not told, since a password may be in it", do="use https://…")
+        raise UsageError("not an address to upload to", why="it is not shown, because it may contain a password", do="use https://…")
     if "@" in url:
-        raise UsageError("the address to upload to holds a user name", do=f"leave it out, and set {USERNAME} and {PASSWORD}")
+        raise UsageError("the address to upload to contains a user name", do=f"leave it out, and set {USERNAME} and {PASSWORD}")
     if parts.scheme == "http" and host not in ("localhost", "127.0.0.1", "::1"):
-        raise UsageError(f"not an address to upload to: http to {host}", why="a password travels with it", do="use https://…")
+        raise UsageError(f"not an address to upload to: http to {host}", why="the password would be sent unencrypted", do="use https://…")
 
 
 def send(url: str, path: str, content: str, username: str, password: str) -> UploadAnswer:
-    """Hand a file to the service; credentials stand in the body, as it wants them, and in nothing that is printed."""
+    """Send a file to the service; credentials are only in the body, as it requires, and never printed."""
     check_address(url)
     body: Json = {"s3_path": path, "content": content}
     body |= {key: value for key, value in (("username", username), ("password", password)) if value}
@@ -150,15 +150,15 @@ def send(url: str, path: str, content: str, username: str, password: str) -> Upl
         reason = getattr(error, "reason", None) or error
         why = (reason.strerror or str(reason)) if isinstance(reason, OSError) else type(reason).__name__
         raise UsageError(
-            "could not reach the upload service", why=_safe(why, url, username, password), do="look at the address and the network"
+            "could not reach the upload service", why=_safe(why, url, username, password), do="check the address and the network"
         ) from None
     told = _safe(_message(said), url, username, password)[:LONGEST_ANSWER]
-    words = ANSWERS.get(code, f"the service answered {code}, which is neither yes nor a no that is known")
+    words = ANSWERS.get(code, f"the service returned the unknown status {code}")
     return UploadAnswer(code, f"{words} (it said: {told})" if told and code != 200 else words)
 
 
 def _answered(request: urllib.request.Request) -> tuple[int, bytes]:
-    """Status and body of an answer, whatever the status."""
+    """Status and body of a reply, whatever the status."""
     try:
         answer = urllib.request.build_opener(_Stay).open(request, timeout=PATIENCE)
     except urllib.error.HTTPError as error:
@@ -168,7 +168,7 @@ def _answered(request: urllib.request.Request) -> tuple[int, bytes]:
 
 
 def _message(said: bytes) -> str:
-    """The service's own words, where it has some."""
+    """The service's own message; empty if it has none."""
     try:
         data = json.loads(said)
     except (ValueError, RecursionError):
@@ -178,7 +178,7 @@ def _message(said: bytes) -> str:
 
 
 def _safe(text: str, url: str, username: str, password: str) -> str:
-    """A text in one line without the credentials, whichever way they are written in it, and without what follows the address' path."""
+    """A text on one line without the credentials, in any encoding, and without query and fragment of the address."""
     for secret in sorted(_secrets(url, username, password), key=len, reverse=True):
         text = text.replace(secret, HIDDEN)
     if username:
@@ -187,7 +187,7 @@ def _safe(text: str, url: str, username: str, password: str) -> str:
 
 
 def _secrets(url: str, username: str, password: str) -> set[str]:
-    """The password plain, and as addresses, JSON and basic authentication have it; and the tokens in an address."""
+    """The password in plain text and as encoded in addresses, JSON and basic authentication, and the tokens in an address."""
     parts = urllib.parse.urlsplit(url)
     found = {parts.query, parts.fragment, *(value for _, value in urllib.parse.parse_qsl(parts.query))}
     if password:

@@ -1,4 +1,4 @@
-"""The processes and the shared memory of one problem: an examiner, stands for the reference, and one for each candidate."""
+"""The processes and the shared memory of one problem: an examiner, stands for the reference, and a stand for each candidate."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ CANDIDATE, NURSERY = "the candidate", "the process that starts the others"
 PREFIX = "steelyard-court-"
 FAST_FOLDER = Path("/dev/shm")
 MOST_SHARED = 1 << 30
-"""Bytes of inputs that lie ready at a time, unless those of one call are more."""
+"""Most bytes of inputs that are ready at a time, unless one call needs more."""
 MOST_CALLS = 64
 START_PATIENCE = 180.0
 FIRST = 2
-"""Interpreters that are started beside the examiner's on a device: for the reference and the first candidate."""
+"""Interpreters that are started besides the examiner's on a device: for the reference and the first candidate."""
 NOT_FORKED = ("compile(", "triton", "load_inline", "cpp_extension", "numba", "jax", "multiprocessing", "tensorflow")
-"""Words in a candidate's file that call for an interpreter of its own: what they name does not survive a fork."""
+"""Words in a candidate's file that mean it needs its own interpreter: what they name does not survive a fork."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class Opening:
 
 @dataclass
 class Court:
-    """One problem with all that belongs to judging it; it leaves nothing running and no file behind."""
+    """One problem with all that belongs to judging it; no process and no file is left behind."""
 
     problem: Problem
     options: JudgeOptions
@@ -81,17 +81,17 @@ class Court:
     bases: list[Partner] = field(default_factory=list)
     spares: list[Conversation] = field(default_factory=list)
     files: dict[str, tuple[int, int] | None] = field(default_factory=dict)
-    """Files shared with stands, each with its identity when it was made, since later processes open them by name."""
+    """Files shared with stands, each with its identity when it was made, because later processes open them by name."""
     spoilt: bool = False
-    """Whether one of these is another file now."""
+    """Whether one of these files has been replaced."""
     triton: bool = False
-    """Whether a candidate so far was written in Triton: interpreters for coming ones then load it ahead."""
+    """Whether a candidate so far was written in Triton: interpreters for later ones then load it in advance."""
     drawing: bool = False
-    """Whether processes that draw beside the examiner were started."""
+    """Whether processes that draw inputs besides the examiner were started."""
     drawn: int = 0
     seated: int = 0
     calm: dict[int, float] = field(default_factory=dict)
-    """What a call of the reference took in each of its stands before any candidate came."""
+    """Seconds that a call of the reference took in each of its stands before any candidate ran."""
     until: float | None = None
     """The deadline of the current candidate."""
     heard: Partner | None = None
@@ -131,9 +131,9 @@ class Court:
         self.drawers = Drawers(lambda: self._worker(fresh=False), secret | {"draws": True}, self.folder, room, START_PATIENCE)
 
     def draw_in_parallel(self) -> None:
-        """Have inputs drawn by several processes, which pays where many candidates come: started for the first, asked from the next on.
+        """Have several processes draw inputs, which pays off with many candidates: they start at the first one and draw from the second on.
 
-        The reference's stands open what they write to before a candidate is there, who could put other files in their place.
+        The reference's stands open the files that they write to before a candidate runs, which could replace these files.
         """
         if not self.drawing:
             self.drawing = True
@@ -144,7 +144,7 @@ class Court:
                 base.step("open", files=self.drawers.files)
 
     def begin_again(self) -> None:
-        """New processes for the examiner and the reference, since a candidate has ended some; what was drawn before is gone."""
+        """Start the examiner and the reference again because a candidate has ended some; what was drawn before is gone."""
         for partner in (*self.bases, self.examiner):
             partner.close()
         self.drawers.close()
@@ -158,22 +158,22 @@ class Court:
         self._begin()
 
     def _remove_folder(self) -> None:
-        """Take it away, whatever a candidate has put in its place."""
+        """Remove the folder, or whatever a candidate has put in its place."""
         if self.folder.is_dir() and not self.folder.is_symlink():
             shutil.rmtree(self.folder, ignore_errors=True)
         else:
             self.folder.unlink(missing_ok=True)
 
     def untouched(self) -> None:
-        """Raise what a candidate did to the judge's own processes, if anything."""
+        """Raise `Sabotaged` if a candidate has changed the judge's own processes or files."""
         if self.nursery is not None and (done := restored(self.nursery.process.pid, self.nursery_settings)):
-            raise Sabotaged(f"{NURSERY} {done} while this candidate was heard")
+            raise Sabotaged(f"{NURSERY} {done} while this candidate was judged")
         if any(_inode(path) != was for path, was in self.files.items()):
             self.spoilt = True
-            raise Sabotaged("other files were put in place of the judge's while this candidate was heard")
+            raise Sabotaged("other files were put in place of the judge's while this candidate was judged")
         for partner in self.own:
             if done := partner.touched():
-                raise Sabotaged(f"{partner.talk.subject} {done} while this candidate was heard")
+                raise Sabotaged(f"{partner.talk.subject} {done} while this candidate was judged")
 
     @property
     def own(self) -> list[Partner]:
@@ -202,7 +202,7 @@ class Court:
         return start_fresh(self.place, self.mark)
 
     def seat(self, submission: Submission | None) -> tuple[Partner, Mapping[str, Any]]:
-        """A stand for a candidate, or without one for the reference; with the facts that loading it told."""
+        """Start a stand for a candidate, or for the reference if there is none; return it with the facts that loading it reported."""
         base = submission is None
         self.untouched()
         self.seated += 1
@@ -245,7 +245,7 @@ class Court:
         return talk
 
     def make_ready(self, count: int) -> None:
-        """Start interpreters for coming candidates, which import the framework and wake the device meanwhile."""
+        """Start interpreters for later candidates, which import the framework and wake the device meanwhile."""
         while self.options.device != "cpu" and len(self.spares) < count:
             talk = Conversation(start_fresh(self.place, self.mark))
             talk.ask(
@@ -255,7 +255,7 @@ class Court:
             self.spares.append(talk)
 
     def unseat(self, partner: Partner) -> list[int]:
-        """End a stand with all that it has started, and take its files away; what was still running below it."""
+        """End a stand with all that it has started, and remove its files; return the processes below it that were still running."""
         left = partner.left_running()
         self.heard = None if partner is self.heard else self.heard
         partner.close()
@@ -274,12 +274,12 @@ class Court:
         return [*found, *([self.nursery.process.pid] if self.nursery else [])]
 
     def numbers(self, count: int) -> list[int]:
-        """Numbers of draws that were never used."""
+        """So many numbers of draws that were never used."""
         self.drawn += count
         return list(range(self.drawn - count + 1, self.drawn + 1))
 
     def draw(self, numbers: Sequence[int], wide: str = "") -> list[Mapping[str, Any]]:
-        """Inputs for so many calls, in shared memory; they replace those that lay there."""
+        """Draw inputs for these calls into shared memory; they replace those that were there."""
         with self.still():
             self.untouched()
             if not wide:
@@ -294,10 +294,10 @@ class Court:
     def hold(self, slots: Sequence[Mapping[str, Any]], numbers: Sequence[int], place: int) -> None:
         """Raise if the inputs of a call are not in shared memory as they were drawn: a process that maps them can also write there."""
         if not self.drawers.holds(self.examiner, slots[place], numbers[place]):
-            raise Sabotaged("the inputs that the reference gets were written over while this candidate was heard")
+            raise Sabotaged("the reference's inputs were overwritten while this candidate was judged")
 
     def verify(self, partner: Partner, items: Sequence[Mapping[str, Any]], wide: str = "") -> list[Mapping[str, Any]]:
-        """The examiner's findings on answers that a stand has shown."""
+        """Return the examiner's findings on answers that a stand has shown."""
         assert isinstance(partner, Stander)
         with self.still():
             self.untouched()
@@ -319,7 +319,7 @@ class Court:
 
 @dataclass
 class Stander(Partner):
-    """A partner that stands for a candidate or the reference, with a folder of its own and a file for its outputs."""
+    """A partner that runs a candidate or the reference, with its own folder and a file for its outputs."""
 
     folder: Path = Path()
     outputs: str = ""
@@ -346,7 +346,7 @@ class Stander(Partner):
 
     @contextlib.contextmanager
     def _in_time(self) -> Iterator[None]:
-        """Name the limit, where a step ends by it."""
+        """Name the limit if a step ends by it."""
         over = Ended("timeout", f"it was not done within {quantity(self.limit or 0.0, 's')}, the limit for one candidate")
         if self.until is not None and time.monotonic() >= self.until:
             raise over
@@ -359,7 +359,7 @@ class Stander(Partner):
 
 
 def _inode(path: str) -> tuple[int, int] | None:
-    """Which file has a name now; none where there is none."""
+    """Return the device and inode of a file, or None if there is no such file."""
     with contextlib.suppress(OSError):
         found = Path(path).stat(follow_symlinks=False)
         return found.st_dev, found.st_ino
@@ -375,14 +375,14 @@ def sweep(root: Path | None) -> None:
 
 
 def uses_torch(problem: Problem) -> bool:
-    """Whether a problem is written for torch; plain ones may be for numpy alone."""
+    """Whether a problem is written for torch; plain ones may need only numpy."""
     if problem.layout != "plain":
         return True
     return "torch" in read_text(Path(problem.file))
 
 
 def names_triton(submission: Submission) -> bool:
-    """Whether a candidate's file speaks of Triton."""
+    """Whether a candidate's file mentions Triton."""
     with contextlib.suppress(Exception):
         return "triton" in read_text(Path(submission.file))
     return False

@@ -1,4 +1,4 @@
-"""The examiner: poses a problem in a process that no candidate enters, draws its inputs, and says whether an answer is right."""
+"""The examiner: loads a problem in a process that runs no candidate, draws its inputs, and checks whether an answer is right."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from steelyard.model.judging import Problem, Trick
 from steelyard.model.record import Verification
 
 PRECISION = "precision"
-"""The code of an answer that is right but for its rounding, and that is coarser than what is admitted."""
+"""The code of an answer that is wrong only because its rounding is coarser than what is admitted."""
 LAYOUTS = "steelyard.engine.referee.layouts"
 SEEDS = 2**32
 NULL_DRAWS = 3
 TRIED = 1 << 40
-"""Draws from here on are for trying the problem itself; no candidate sees them."""
+"""Draws from this number on are for testing the problem itself; no candidate sees them."""
 
 
 class Examiner:
-    """One problem, posed on a device: what is drawn for it, what is expected, and what its question is worth.
+    """One problem, loaded on a device: its inputs, its expected answers, and its weak spots.
 
-    `nonce` is the judge's secret for one trial. What is drawn follows from it and a number, and from nothing that a candidate sees.
+    `nonce` is the judge's secret for one trial. Inputs depend on it and on the number of the draw, and on nothing that a candidate sees.
     """
 
     def __init__(self, problem: Problem, device: str, threads: int, posed: Posed | None = None) -> None:
@@ -75,7 +75,7 @@ class Examiner:
         return [spread_of(piece.array) for piece in pieces(self.answer(self.draw(nonce, 0)))]
 
     def widenings(self, nonce: bytes) -> list[str]:
-        """The widenings under which the reference still answers, and in finite numbers wherever it did before."""
+        """The widenings under which the reference still gives an answer, and finite numbers wherever it did before."""
         if nonce not in self._wide:
             own = pieces(self.answer(self.draw(nonce, TRIED)))
             self._wide = {nonce: [name for name in WIDENINGS if self._widens(nonce, name, own)]}
@@ -92,7 +92,7 @@ class Examiner:
         return not structure(found, own) and all(map(_no_less_finite, found, own))
 
     def weakness(self, nonce: bytes) -> list[Trick]:
-        """Null candidates that pass for right, and what that says of the problem."""
+        """What the null candidates that pass show about the problem."""
         passing = self.passing(nonce)
         if LAST in passing:
             return [_constant(self._fails_wide(nonce, passing[LAST]))]
@@ -100,7 +100,7 @@ class Examiner:
         return [_weak(name, fails, self.widenings(nonce)) for name, fails in wide.items()]
 
     def passing(self, nonce: bytes) -> dict[str, Null]:
-        """The null candidates that pass on every one of some draws."""
+        """The null candidates that pass on every one of `NULL_DRAWS` draws."""
         if nonce not in self._passing:
             alive: dict[str, Null] | None = None
             for number in range(TRIED, TRIED + NULL_DRAWS):
@@ -114,7 +114,7 @@ class Examiner:
         return self._passing[nonce]
 
     def _takes(self, null: Null, expected: Expected, other: Any) -> bool:
-        """Whether the same verifier takes a null candidate's answer for right."""
+        """Whether the verifier accepts a null candidate's answer."""
         made = self._made(null, expected, other)
         return made is not None and self._check(expected, made).status == "passed"
 
@@ -125,7 +125,7 @@ class Examiner:
             return None
 
     def _fails_wide(self, nonce: bytes, null: Null) -> list[str]:
-        """The widenings that tell a null candidate from a right one."""
+        """The widenings for which a null candidate's answer is wrong."""
         found = []
         for wide in self.widenings(nonce):
             expected = self.oracle.expect(self.draw(nonce, TRIED, wide))
@@ -134,9 +134,9 @@ class Examiner:
         return found
 
     def equals_null(self, inputs: Sequence[Any], output: Any) -> str:
-        """The name of a null candidate that passes for right, where this is its answer and not the right one.
+        """The name of a null candidate that passes this problem, if the output is its answer and not the right one.
 
-        For inputs to which it has the right answer that cannot be decided; wider inputs are used for that.
+        Inputs for which its answer is right cannot decide that; wider inputs are used for it.
         """
         for nonce, passing in self._passing.items():
             expected = self.oracle.expect(inputs) if passing else None
@@ -148,7 +148,7 @@ class Examiner:
         return ""
 
     def least_bytes(self, nonce: bytes) -> float:
-        """Bytes that have to be moved for any right answer: those of the answer, and of the inputs that were seen to matter."""
+        """Bytes that have to be moved for any right answer: those of the answer, and of the inputs that were found to matter."""
         inputs = self.draw(nonce, TRIED)
         return float(sum(piece.array.nbytes for piece in pieces(self.answer(inputs)))) + self._input_bytes(inputs, nonce)
 
@@ -166,7 +166,7 @@ class Examiner:
         return set(range(max(0, len(inputs) - self._outputs), len(inputs)))
 
     def _fixed(self, inputs: Sequence[Any]) -> set[int]:
-        """Inputs that no widening changes."""
+        """The places of the inputs that no widening changes."""
         return {*self.problem.contract.persistent, *self._filled(inputs)}
 
     def _check(self, expected: Expected, output: Any) -> Verification:
@@ -188,14 +188,14 @@ class Examiner:
         return self.problem.rtol is not None or self.problem.atol is not None
 
     def _by_tolerance(self, got: Sequence[Piece], expected: Expected) -> Verification:
-        """By what the problem says itself, against the reference in its own format."""
+        """Check by the problem's own tolerance, against the reference in its own format."""
         asked = (self.problem.rtol, self.problem.atol)
         mine, theirs = [_leaf(piece) for piece in got], [_leaf(piece) for piece in expected.pieces]
         return verify.compare(mine, theirs, "the reference", asked=asked)
 
 
 def pose(problem: Problem, device: str) -> Posed:
-    """Load a problem by its layout."""
+    """Load a problem through its layout."""
     posed: Posed = importlib.import_module(LAYOUTS).named(problem.layout).pose(problem, device)
     return posed
 
@@ -208,12 +208,12 @@ def seed_of(nonce: bytes, number: int) -> int:
 def _constant(fails: Sequence[str]) -> Trick:
     if not fails:
         return Trick("trivial", "the answer is the same for all inputs", voids=False)
-    words = f"the answer is the same for all inputs of the problem; for wider ones ({', '.join(fails)}) it is not"
+    words = f"the answer is the same for all inputs of the problem, but not for wider ones ({', '.join(fails)})"
     return Trick("weak", words, voids=False)
 
 
 def _weak(name: str, fails: Sequence[str], tried: Sequence[str]) -> Trick:
-    """What a passing null candidate says of a problem: weak, or trivial where wider inputs do not tell it apart either."""
+    """What a passing null candidate shows about a problem: it is weak, or trivial if the null candidate passes with wider inputs too."""
     if fails:
         return Trick("weak", f"{name} passes for the answer; with wider inputs ({', '.join(fails)}) it does not", voids=False)
     if tried:
@@ -231,7 +231,7 @@ def _no_less_finite(found: Piece, own: Piece) -> bool:
 
 
 def _by_closeness(got: Sequence[Piece], expected: Expected) -> Verification:
-    """Element by element against the exact answer; the first array that is wrong decides the words, the worst the figures."""
+    """Check each element against the exact answer; the message is about the first wrong array, the figures about the worst."""
     found: list[Close] = []
     message = ""
     for piece, want in zip(got, expected.wanted, strict=True):
@@ -261,14 +261,14 @@ def _identical(got: Piece, want: Piece) -> bool:
 
 
 def _leaf(piece: Piece) -> Leaf:
-    """For comparisons of the house, with every element of it."""
+    """Return a piece as a `Leaf` with all its elements, for `verify`."""
     if piece.space.__name__ == "numpy":
         return Leaf(piece.path, piece.dtype, piece.array, piece.shape)
     return Leaf(piece.path, piece.dtype, None, piece.shape, piece.array, piece.space, lambda there: there.cpu().numpy())
 
 
 def _beside(got: Piece, want: Piece) -> Piece:
-    """An answer where the reference's lies, in its own format."""
+    """Return an answer on the reference's device, in the answer's own format."""
     if got.space is want.space and getattr(got.array, "device", None) == getattr(want.array, "device", None):
         return got
     if got.dtype != want.dtype:

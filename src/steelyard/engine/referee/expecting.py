@@ -1,4 +1,4 @@
-"""The reference's answers: in its own format, in double precision, and on inputs that rounding moved."""
+"""The reference's answers: in its own format, in double precision, and on inputs moved by a rounding."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from steelyard.measuring.leaves import (
 from steelyard.model.judging import Contract
 
 KEPT, KEPT_BYTES = 16, 1 << 28
-"""How many expectations are kept for being asked again, and how many bytes of them beside the latest two."""
+"""How many expected answers are kept for reuse, and how many bytes of them besides the latest two."""
 STIRS = 2
 """How often inputs are moved by a rounding; each costs a call of the reference in double precision."""
 WIDE = ("float64", "complex128")
@@ -39,7 +39,7 @@ Call = Callable[..., Any]
 
 @dataclass(frozen=True)
 class Expected:
-    """The answer that is expected to some inputs; `against` says how it was had, `note` why not in double precision."""
+    """The answer that is expected for some inputs; `against` says how it was computed, `note` why not in double precision."""
 
     inputs: Sequence[Any]
     answer: Any
@@ -54,13 +54,13 @@ class Expected:
 
     @property
     def bytes(self) -> int:
-        """What it takes to keep it."""
+        """Bytes that keeping this takes."""
         held = [array for item in self.wanted for array in (item.answer.array, item.exact, *item.stirs)]
         return sum(int(array.nbytes) for array in (*held, *arrays_of(list(self.inputs))))
 
 
 class Oracle:
-    """Asks the reference, each time with inputs of its own and from the same random numbers, so that it may change its inputs."""
+    """Calls the reference, each time with a copy of the inputs, which it may change, and with the same random numbers."""
 
     def __init__(self, reference: Call, contract: Contract, be: Any) -> None:
         self.reference, self.contract, self.be = reference, contract, be
@@ -71,7 +71,7 @@ class Oracle:
         return self._call(self.reference, [mapped(item, copied) for item in inputs])
 
     def expect(self, inputs: Sequence[Any]) -> Expected:
-        """All that an answer to these inputs is held against; asked again for the same inputs, it is kept."""
+        """What an answer to these inputs is compared with; kept for the next call with the same inputs."""
         for found in self._kept:
             if found.inputs is inputs:
                 return found
@@ -105,7 +105,7 @@ class Oracle:
         return Expected(inputs, answer, tuple(wanted), against, note)
 
     def precision(self, inputs: Sequence[Any]) -> str:
-        """What the inputs are rounded to, or what the contract admits: the finest of their formats, since a mask may be a coarse one."""
+        """The format that inputs are rounded to, or what the contract admits: the finest of theirs, as a mask may be coarse."""
         own = functools.reduce(finer, (precision_of(array) for array in arrays_of(list(inputs)) if is_floating(array)), "")
         return coarser(own, self.contract.precision) if own else self.contract.precision
 
@@ -120,19 +120,19 @@ class Oracle:
         return answer
 
     def _widely(self, inputs: Sequence[Any], plain: Sequence[Piece], base: str) -> tuple[list[Piece], list[list[Piece]]]:
-        """The answer in double precision, and what rounded inputs make of it there."""
+        """The answer in double precision, and the answers to inputs moved by a rounding, also in double precision."""
         function = self._wide
         wide = [mapped(item, _doubled) for item in inputs]
         exact = pieces(self._call(function, [mapped(item, copied) for item in wide]))
         if [(piece.path, piece.shape) for piece in exact] != [(piece.path, piece.shape) for piece in plain]:
-            raise _Fixed("the reference gives another kind of answer in fp64")
+            raise _Fixed("the reference gives an answer of another structure in fp64")
         for mine, theirs in zip(exact, plain, strict=True):
             if theirs.floating and theirs.dtype not in ("float", "complex") and mine.dtype not in WIDE:
                 raise _Fixed(f"no fp64 form of the reference (it gives {mine.dtype} for fp64 inputs)")
         return exact, self._stirred(function, wide, base, plain)
 
     def _stirred(self, function: Call, inputs: Sequence[Any], base: str, plain: Sequence[Piece]) -> list[list[Piece]]:
-        """Answers on inputs, of which each number was moved up or down by one rounding of the base's format."""
+        """Answers to inputs with each number moved up or down by one rounding of the base's format."""
         unit = UNITS.get(base)
         if unit is None:
             return []
@@ -153,7 +153,7 @@ class Oracle:
 
 
 class _Fixed(Exception):
-    """The reference computes in a format of its own, whatever its inputs are in."""
+    """The reference has no answer in double precision, whatever its inputs are in."""
 
 
 def _doubled(array: Array) -> Array:
@@ -161,7 +161,7 @@ def _doubled(array: Array) -> Array:
 
 
 def _moved(array: Array, chance: Draws, unit: float) -> Array:
-    """Each number up or down by a share; what is no fraction stays as it is."""
+    """Move each floating number up or down by a share; other arrays stay as they are."""
     if not is_floating(array):
         return copied(array)
     up = chance.uniform(array) < 0.5
@@ -171,9 +171,9 @@ def _moved(array: Array, chance: Draws, unit: float) -> Array:
 
 
 def in_double(function: Call) -> Call:
-    """A function with the modules that it holds in double precision: itself, the object of a method, or what it closes over.
+    """A function with its modules in double precision: itself, the object of a method, or what it closes over.
 
-    One that holds none is returned as it is: it computes in the format of its inputs, or says that it cannot.
+    A function without modules is returned as it is: it computes in the format of its inputs, or raises if it cannot.
     """
     module = _module_kind()
     if module is not None and isinstance(function, module):
@@ -195,7 +195,7 @@ def in_double(function: Call) -> Call:
 
 
 def _cell(cell: types.CellType) -> types.CellType:
-    """What a function closes over, with modules, tensors and functions that hold such in double precision."""
+    """A variable that a function closes over, with the modules and tensors in it in double precision."""
     try:
         held = cell.cell_contents
     except ValueError:

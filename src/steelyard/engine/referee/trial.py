@@ -1,7 +1,7 @@
-"""Judges one candidate: its answers checked, its calls timed one by one and in blocks, against the reference in a process beside it.
+"""Judges one candidate: checks its answers, and times its calls one by one and in blocks, against the reference in another process.
 
 The judge stamps every step with its own clock. A candidate that moves work out of the calls moves it into a step that is stamped as
-well, and one that answers from anything but the inputs of the call is wrong, since no values come twice.
+well, and one whose answers come from anything but the inputs of the call is wrong, because no inputs are used twice.
 """
 
 from __future__ import annotations
@@ -21,37 +21,37 @@ from steelyard.model.judging import Submission, Trick
 
 CHECKS, SERIAL, WIDE = 3, 10, 3
 MOST_SERIAL = 200
-"""Calls one by one at most, where fewer do not tell whether they save what blocks save."""
+"""Most calls one by one, if fewer do not show whether they save as much time as blocks do."""
 TOGETHER = 3
 """Calls in a row whose outputs must all be right afterwards."""
 BLOCK = {"cpu": 1.5e-3}
 DEVICE_BLOCK = 4e-3
-"""Seconds of work that a block should have: what asking for it costs is then a small part."""
+"""Seconds of work that a block should have, so that the cost of requesting it is a small part."""
 FEWEST_ROUNDS, MOST_ROUNDS = 6, 24
 AUDITED, FEWEST_AUDITS = 0.25, 3
 SHOWN = 0.5
-"""How often the reference shows its outputs as well, to tell what showing costs: only when it comes after the candidate, which could
-read them, or see by them that its own will be looked at."""
+"""How often the reference shows its outputs as well, to measure what showing costs: only after the candidate's turn, because the
+candidate could read them, or see from them that its own will be checked."""
 VERIFIED = 2
-"""Outputs of an audited block that are verified, chosen when it is over."""
+"""Outputs of an audited block that are verified, chosen after the block."""
 CLEARLY = 2.0
 """A block this many times as long as one without calls is clearly longer."""
 OTHERS = 24
 LATE = 0.02
-"""Seconds until a wrong answer is looked at again, for a thread that is still at it."""
+"""Seconds until a wrong answer is checked again, in case a thread is still writing it."""
 EQUAL = 4
-"""How often a wrong candidate is asked the same again."""
+"""How often a wrong candidate is called again with the same inputs."""
 COARSE = 0.1
-"""A wrong answer that is off by less than this share of the answers' spread is a matter of precision."""
+"""A wrong answer that is off by less than this share of the answers' spread is a precision problem."""
 
 
 class Void(Exception):
-    """A trial that need not go on: the candidate is wrong."""
+    """Ends a trial early: the candidate is wrong."""
 
 
 @dataclass(frozen=True)
 class Block:
-    """Some calls of one arm in a row, by the judge's clock: seconds of landing inputs, of the calls, and of showing the outputs.
+    """Some calls of one arm in a row, by the judge's clock: seconds of copying inputs in, of the calls, and of showing the outputs.
 
     The CPU seconds are those of the process with everything below it, during the calls and around them. Only audited blocks are shown.
     """
@@ -70,7 +70,7 @@ class Block:
 
 @dataclass
 class Evidence:
-    """All that was seen of a candidate."""
+    """All that was found about a candidate."""
 
     tricks: list[Trick] = field(default_factory=list)
     wrong: Mapping[str, Any] | None = None
@@ -83,21 +83,21 @@ class Evidence:
     facts: dict[str, Any] = field(default_factory=dict)
 
     def tell(self, kind: str, words: str, *, voids: bool = True) -> None:
-        """Add a finding, once for its kind."""
+        """Add a finding, unless there is one of its kind."""
         if all(trick.kind != kind for trick in self.tricks):
             self.tricks.append(Trick(kind, words, voids))
 
     @property
     def overhead(self) -> float:
-        """Seconds that asking for a block costs."""
+        """Seconds that requesting a block costs."""
         return statistics.median(self.empty) if self.empty else 0.0
 
     def per_call(self, arm: int) -> list[float]:
-        """Seconds of one call, by each block of an arm."""
+        """Seconds of one call, for each block of an arm."""
         return [max(block.took - self.overhead, 1e-9) / block.calls for block in self.blocks if block.arm == arm]
 
     def surely(self, arm: int) -> float:
-        """Seconds of one call at the middle block; with what asking for the block costs, where it is not clearly longer than that."""
+        """Seconds of one call in the median block; the cost of requesting it is included if the block is not clearly longer than that."""
         took = statistics.median(block.took for block in self.blocks if block.arm == arm)
         if took > CLEARLY * self.overhead:
             return statistics.median(self.per_call(arm))
@@ -105,29 +105,29 @@ class Evidence:
 
     @property
     def gain(self) -> float:
-        """Seconds a call that blocks show to be saved, less what chance can make of them."""
+        """Seconds that a call saves according to blocks, less what chance can explain."""
         return excess(self.per_call(1), self.per_call(0))
 
     @property
     def claim(self) -> float:
-        """The gain that calls one by one are held against: what blocks surely show, or in noise their middle, if that is a large one."""
+        """The gain that calls one by one must confirm: what blocks surely show, or in noise the difference of medians if it is large."""
         base, head = (statistics.median(self.per_call(arm)) for arm in (0, 1))
         return self.gain if self.gain > 0 else base - head if base - head > CLAIMED * base else 0.0
 
 
 @dataclass
 class Hearing:
-    """A candidate, seated, with the reference's stands beside it."""
+    """A loaded candidate with the reference's stands, and all checks of it."""
 
     court: Court
     head: Partner
     seen: Evidence
     rng: random.Random = field(default_factory=random.SystemRandom)
     asked: list[int] = field(default_factory=list)
-    """Draws that the candidate has been asked so far."""
+    """Draws that the candidate was called with so far."""
 
     def check(self) -> None:
-        """Answers to a few draws, each by itself and several together; inputs, aliases and settings afterwards."""
+        """Check answers to a few draws, each by itself and several together, and then inputs, aliases and settings."""
         for _ in range(CHECKS):
             self._alone(self.court.numbers(1)[0], inputs=True)
         contract = self.court.problem.contract
@@ -141,7 +141,7 @@ class Hearing:
             self.seen.tell("flags", f"{', '.join(changed[:4])} left changed for the whole process")
 
     def _alone(self, number: int, *, inputs: bool = False) -> Mapping[str, Any]:
-        """One call with the inputs of one draw, and what the examiner says of its answer."""
+        """Do one call with the inputs of one draw, and return what the examiner finds about its answer."""
         self._land(self.court.draw([number]))
         self.head.step("call")
         return self._shown([number], [0], inputs=inputs)[0]
@@ -182,13 +182,13 @@ class Hearing:
             seen.tell("trivial", f"its answer is that of a candidate that computes nothing ({found['null']}), which passes this problem")
 
     def _explain(self, found: Mapping[str, Any], number: int, together: Sequence[int]) -> None:
-        """Where a wrong answer comes from, as far as that can be seen."""
+        """Add a finding on where a wrong answer comes from, if that can be seen."""
         if found.get("lazy") or found.get("class"):
-            self.seen.tell("lazy", f"{found.get('class') or 'the output'}: its memory does not hold the answer: {found['message']}")
+            self.seen.tell("lazy", f"{found.get('class') or 'the output'}: its memory does not contain the answer: {found['message']}")
         elif found.get("like") is not None:
             later = found["like"] in together and together.index(found["like"]) > (together.index(number) if number in together else 0)
             if later:
-                self.seen.tell("kept-output", "the output of a call holds the answer of a later one; a contract may declare reuses_output")
+                self.seen.tell("kept-output", "the output of a call has the answer of a later one; a contract may declare reuses_output")
             else:
                 self.seen.tell("replay", "the answer is that of an earlier call")
         elif self._late(found, together.index(number)):
@@ -196,21 +196,21 @@ class Hearing:
         elif _error(found) < COARSE:
             self.seen.tell("precision", "close to the answer, but further off than the admitted arithmetic explains")
         elif self._unwritten(number):
-            self.seen.tell("stale", "part of the answer is what lay in memory before: equal inputs give other values there")
+            self.seen.tell("stale", "part of the answer is what was in memory before: equal inputs give other values there")
         elif len(self.seen.checked) > 1 and self.seen.checked[0]["status"] == "passed":
             self.seen.tell("replay", "right at first and wrong for inputs that came later")
 
     def _late(self, found: Mapping[str, Any], place: int) -> bool:
-        """Whether the memory of a wrong answer changes although nothing was called since."""
+        """Whether the memory of a wrong answer has changed although nothing was called since."""
         time.sleep(LATE)
         shown, _ = self.head.step("show", which=[place], inputs=False)
         item = {"number": self.asked[-1] if self.asked else 0, "output": shown["outputs"][0], "others": [], "inputs": None}
         return self.court.verify(self.head, [item])[0].get("digest") != found.get("digest")
 
     def _unwritten(self, number: int) -> bool:
-        """Whether the answer to equal inputs depends on what memory held before; asked only of a candidate that is wrong.
+        """Whether the answer to equal inputs depends on what was in memory before; tested only if the candidate is wrong.
 
-        Other calls come between, inputs are overwritten before they are freed, and free memory is filled with new noise before each call.
+        Other calls are made in between, inputs are overwritten before they are freed, and free memory gets new noise before each call.
         """
         digests = set()
         for other in self.court.numbers(EQUAL):
@@ -225,7 +225,7 @@ class Hearing:
         return len(digests) > 1
 
     def _aliases(self) -> None:
-        """Overwrite the inputs of the last call and look at its output again."""
+        """Overwrite the inputs of the last call and check its output again."""
         number = self.asked[-1]
         self.head.step("spoil")
         shown, _ = self.head.step("show", which=[0], inputs=False)
@@ -242,7 +242,7 @@ class Hearing:
         self._shown(numbers, range(count))
 
     def begin_again(self) -> None:
-        """First answers of another process of the same candidate."""
+        """Check the first answers of another process of the same candidate."""
         if self.court.problem.contract.reuses_output:
             self._alone(self.court.numbers(1)[0])
         else:
@@ -261,7 +261,7 @@ class Hearing:
             self.seen.tell("narrow", f"wrong for wider inputs ({wide}): {found['message']}", voids=known)
 
     def one_by_one(self, base: Partner) -> None:
-        """Calls of both arms by themselves, each with inputs that land just before and an answer that is taken at once."""
+        """Time single calls of both arms, each with inputs copied in just before and an answer taken at once."""
         for turn in range(SERIAL):
             numbers = self.court.numbers(1)
             slots, times = self.court.draw(numbers), [0.0, 0.0]
@@ -278,7 +278,7 @@ class Hearing:
             self.seen.serial.append((times[0], times[1]))
 
     def confirm(self, base: Partner) -> None:
-        """Go on with calls one by one until they show the gain of the blocks or rule it out, for as long as a candidate may take."""
+        """Continue with calls one by one until they confirm the gain of the blocks or rule it out, or the candidate's budget is spent."""
         spent = 0.0
         while undecided(self.seen.claim, self.seen.serial) and len(self.seen.serial) < MOST_SERIAL and spent < self.court.options.budget:
             self.one_by_one(base)
@@ -292,7 +292,7 @@ class Hearing:
             return base.step("wait")[1]
 
     def in_blocks(self, base: Partner, pair: int, budget: float) -> None:
-        """Rounds of blocks, every arm twice in drawn order; some of them are audited, chosen when their calls are over."""
+        """Time rounds of blocks, every arm twice in drawn order; some blocks are audited, chosen after their calls."""
         most = self._block_calls()
         seconds = sum(statistics.median(times) for times in zip(*self.seen.serial, strict=True))
         rounds = max(FEWEST_ROUNDS, min(MOST_ROUNDS, int(budget / max(2 * most * seconds, 1e-9))))
@@ -345,14 +345,14 @@ class Hearing:
 
 
 def _error(found: Mapping[str, Any]) -> float:
-    """How far off an answer is, as a share of the answers' spread; infinitely where that is no number."""
+    """How far off an answer is, as a share of the answers' spread; infinity if that is not a number."""
     error = (found.get("figures") or {}).get("error", 1.0)
     return math.inf if error is None else float(error)
 
 
 @dataclass
 class _Turn:
-    """While the reference has its turn, the candidate and all that it has started stand still."""
+    """Pauses the candidate and all that it has started while the reference has its turn."""
 
     court: Court
     still: Partner | None
@@ -368,9 +368,9 @@ class _Turn:
 
 
 def hear(court: Court, submission: Submission, pairs: int, stand: Callable[[int], Partner]) -> Evidence:
-    """All passes over one candidate, as far as it gets; `stand` gives the reference's stand of each pair of processes.
+    """Judge one candidate as far as it gets; `stand` returns the reference's stand for each pair of processes.
 
-    A candidate's process that ends raises `Ended`; what was found before is lost with it, as nothing of it can be trusted.
+    A candidate's process that ends raises `Ended`; what was found before is lost, because none of it can be trusted.
     """
     seen = Evidence()
     for pair in range(pairs):

@@ -1,7 +1,7 @@
-"""Verification rules by name: what it takes for an answer to count as right. One module each, with one function `judge`.
+"""Verification rules by name: when an answer counts as right. One module each, with one function `judge`.
 
-`steelyard` is our own, which looks at a task before and after it is timed; `none` looks at nothing. A rule is written like a variant,
-with options where it has some: `ptxla[tolerance=0.01]`.
+`steelyard` is our own, which checks a task before and after it is timed; `none` checks nothing. A rule is written like a variant,
+with its options if it has any: `ptxla[tolerance=0.01]`.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ MOST_CALLS = 1_000_000
 RAISED = "EXCEPTION_RAISED"
 """The code of a rule that could not be applied."""
 Leaves = Mapping[str, LeafLike]
-"""The arrays of an answer by their place in it."""
+"""The arrays of an answer by their place in the answer."""
 
 
 class Answers(Protocol):
-    """The answers a rule can request; each is that of the last of some calls from the initial state.
+    """The answers a rule can request; each is the last answer of some calls from the initial state.
 
     `rate` is how far one step of an optimizer moves a weight whatever its gradient is, as Adam's does; None for others. `standard` is the
-    requirement on a variant that costs accuracy on purpose; None for others.
+    requirement on a variant that gives up accuracy on purpose; None for others.
     """
 
     @property
@@ -44,13 +44,13 @@ class Answers(Protocol):
     def standard(self) -> Standard | None: ...
 
     def candidate(self, calls: int) -> Leaves:
-        """What was timed, from its beginning."""
+        """The answer of what was timed, from its initial state."""
 
     def eager(self, calls: int) -> Leaves:
-        """The same without anything that compiles, built anew."""
+        """The same without anything that compiles, built again."""
 
     def double(self, calls: int) -> Leaves:
-        """The same in double precision; raises where there is no such thing."""
+        """The same in double precision; raises if that does not exist."""
 
     def beside(self, inputs: int, *, outliers: bool) -> Iterator[tuple[Leaves, Leaves]]:
         """The answers of the timed task and of its reference on the same inputs: a number of new ones, or the existing ones. Gradients in
@@ -64,12 +64,12 @@ class Answers(Protocol):
 
 
 def names() -> list[str]:
-    """All rules that there are."""
+    """The names of all rules."""
     return [OWN_RULE, NO_RULE, *(item.name for item in pkgutil.iter_modules(__path__))]
 
 
 def listing() -> list[tuple[str, str, list[str]]]:
-    """Every rule with what it does and the options that it has."""
+    """Every rule with what it does and its options."""
     others = [(name, _module(name)) for name in names() if name not in (OWN_RULE, NO_RULE)]
     return [
         (OWN_RULE, "our own: against the best available reference, before and after timing, also with other values", []),
@@ -94,11 +94,11 @@ def check(text: str) -> None:
             raise unknown(f"option of rule {name!r}", key, known)
         switch, whole = hints[key] is bool, hints[key] is int
         if switch and not isinstance(value, bool):
-            raise UsageError(f"{key} of rule {name} is {value!r:.60}", do="give true or false")
+            raise UsageError(f"{key} of rule {name} is {value!r:.60}", do="write true or false")
         if whole and not (type(value) is int and 1 <= value <= MOST_CALLS):
-            raise UsageError(f"{key} of rule {name} is {value!r:.60}", do=f"give a whole number from 1 to {MOST_CALLS}")
+            raise UsageError(f"{key} of rule {name} is {value!r:.60}", do=f"write a whole number from 1 to {MOST_CALLS}")
         if not switch and not is_amount(value):
-            raise UsageError(f"{key} of rule {name} is {value!r:.60}", do="give a finite number of at least 0")
+            raise UsageError(f"{key} of rule {name} is {value!r:.60}", do="write a finite number of at least 0")
 
 
 def parse(text: str) -> tuple[str, dict[str, Any]]:
@@ -113,13 +113,13 @@ def parse(text: str) -> tuple[str, dict[str, Any]]:
 
 
 def asked(text: str, rule: str, option: str) -> Any:
-    """The value of an option in a rule as a user wrote it; None where it is another rule, or leaves it out."""
+    """The value of an option in a rule as a user wrote it; None if it is another rule or the option is left out."""
     name, options = parse(text) if text else ("", {})
     return options.get(option) if name == rule else None
 
 
 def takes(text: str, option: str) -> bool:
-    """Whether a rule has such an option."""
+    """Whether a rule has an option."""
     return option in _options(_module(parse(text)[0]))
 
 

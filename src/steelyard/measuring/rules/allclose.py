@@ -14,12 +14,12 @@ AGAINST = "the model without a compiler"
 
 
 def judge(answers: Answers, atol: float = 0.0, rtol: float = 0.0) -> Verification:
-    """The message has the number of the first wrong output, or if all are right the error of the worst."""
+    """Check every output; the message has the number of the first wrong one."""
     got, want = list(answers.candidate(1).values()), list(answers.eager(1).values())
     if not want and not got:
         return Verification("none", message="it returns no arrays")
     if len(got) != len(want):
-        return Verification("failed", AGAINST, f"{len(got)} outputs where {len(want)} are expected")
+        return Verification("failed", AGAINST, f"{len(got)} outputs instead of {len(want)}")
     worst = 0.0
     for number, (mine, theirs) in enumerate(zip(got, want, strict=True)):
         off, trouble = apart(mine, theirs, atol, rtol)
@@ -31,14 +31,14 @@ def judge(answers: Answers, atol: float = 0.0, rtol: float = 0.0) -> Verificatio
 
 
 def apart(mine: LeafLike, theirs: LeafLike, atol: float, rtol: float) -> tuple[float, str]:
-    """How far two outputs are from each other at most, and what is wrong, if something is."""
+    """The largest difference of two outputs, and what is wrong, if anything."""
     if mine.shape != theirs.shape:
-        return 0.0, f"shape {tuple(mine.shape)} where {tuple(theirs.shape)} is expected"
+        return 0.0, f"shape {tuple(mine.shape)} instead of {tuple(theirs.shape)}"
     if mine.dtype != theirs.dtype:
-        return 0.0, f"format {mine.dtype} where {theirs.dtype} is expected"
+        return 0.0, f"format {mine.dtype} instead of {theirs.dtype}"
     one, other = np.asarray(mine.data), np.asarray(theirs.data)
     if one.dtype.kind in "fc" and (bad := int(np.isnan(one).sum()) + int(np.isnan(other).sum())):
-        return 0.0, f"NaN, {bad} in it and in the expected one"
+        return 0.0, f"NaN, {bad} in it and in the expected output"
     off = differences(one, other)
     largest = float(off.max(initial=0.0))
     with np.errstate(invalid="ignore"):
@@ -50,7 +50,7 @@ def apart(mine: LeafLike, theirs: LeafLike, atol: float, rtol: float) -> tuple[f
 
 
 def differences(one: np.ndarray[Any, Any], other: np.ndarray[Any, Any]) -> Any:
-    """Absolute differences that neither wrap, as those of unsigned numbers do, nor fail, as those of truth values do."""
+    """Absolute differences that do not wrap, as those of unsigned numbers do, or fail, as those of booleans do."""
     if one.dtype == bool:
         return (one != other).astype(np.float64)
     if one.dtype.kind in "iu":

@@ -31,10 +31,10 @@ NOTHING_TO_COMPARE = "CANNOT_PROCEED_WITH_VERIFICATION"
 
 @dataclass(frozen=True)
 class Limits:
-    """How near an answer must be.
+    """How close an answer must be.
 
-    `step` is how far two steps of Adam may come apart along a gradient that is only rounding, in a direction that is chance; other
-    optimizers have none. `iou` is how much masks must overlap, `multiplier` how many times eager's own error is allowed in any case.
+    `step` is how far two steps of Adam may differ along a gradient that is only rounding, whose direction is random; None for other
+    optimizers. `iou` is how much masks must overlap, `multiplier` how many times eager's own error is allowed in any case.
     """
 
     tolerance: float
@@ -56,9 +56,9 @@ def judge(
     iou: float | None = None,
     multiplier: float | None = None,
 ) -> Verification:
-    """Eager twice, in double precision, then the candidate; whatever cannot be had has a code of its own.
+    """Run eager twice, then in double precision, then the candidate; each kind of failure has its own code.
 
-    A tolerance of one's own counts for the mean error too; else test and device decide.
+    A given tolerance applies to the mean error too; the default depends on test and device.
     """
     training = answers.mode == "train"
     usual = LOOSE_TRAIN_TOLERANCE if even_higher else CUDA_TRAIN_TOLERANCE if answers.device == "cuda" else TRAIN_TOLERANCE
@@ -90,9 +90,9 @@ def judge(
 
 
 def differences(first: Leaves, second: Leaves) -> str:
-    """Where two runs of the same thing differ at all; empty if they do not."""
+    """The first difference of two runs of the same task; empty if there is none."""
     if first.keys() != second.keys():
-        return "two eager runs answer different structures"
+        return "two eager runs return different structures"
     for place, one in first.items():
         other = second[place]
         if one.shape != other.shape or not np.array_equal(one.data, other.data, equal_nan=one.data.dtype.kind in "fc"):
@@ -105,9 +105,9 @@ def _wide(leaf: LeafLike) -> Array:
 
 
 def mean_relative_error(got: Leaves, eager: Leaves, *, only: str = "") -> float | None:
-    """Mean of |got - eager| / |eager| over all elements; where eager is exactly 0, the array's own size stands in for it.
+    """Mean of |got - eager| / |eager| over all elements; where eager is exactly 0, its RMS is used instead.
 
-    Two zeros are equal, which the original's formula makes a NaN. None where there is nothing to compare.
+    Two zeros are equal; the original's formula gives NaN for them. None if there is nothing to compare.
     """
     total, count = 0.0, 0
     for place, want in eager.items():
@@ -124,9 +124,9 @@ def mean_relative_error(got: Leaves, eager: Leaves, *, only: str = "") -> float 
 
 
 def far(error: float | None, got: Leaves, eager: Leaves, wide: Leaves | None, limits: Limits) -> str:
-    """Whether the mean relative error is too large: 2 %, or as much as rounding alone costs eager where that is more.
+    """Why the mean relative error is too large, or empty: more than 2 % is, or more than rounding costs eager if that is larger.
 
-    Elements near 0 make the quotient as large as one likes in short formats, for eager as for the candidate.
+    In short formats elements near 0 make the quotient arbitrarily large, for eager as well as for the candidate.
     """
     if error is None:
         return ""
@@ -139,7 +139,7 @@ def far(error: float | None, got: Leaves, eager: Leaves, wide: Leaves | None, li
 
 
 def compare(got: Leaves, eager: Leaves, wide: Leaves | None, limits: Limits) -> str:
-    """The first array that is too far off, in words; empty if none is."""
+    """What is wrong with the first array that is too far off; empty if none is."""
     if got.keys() != eager.keys():
         missing = sorted(eager.keys() - got.keys()) or sorted(got.keys() - eager.keys())
         return f"another structure than eager's: {missing[0]}"
@@ -162,10 +162,10 @@ def compare(got: Leaves, eager: Leaves, wide: Leaves | None, limits: Limits) -> 
 
 
 def _surely_moved(place: str, got: Leaves, eager: Leaves, wide: Leaves | None) -> Any:
-    """Where a weight's gradient is distinguishable from rounding; None for other arrays.
+    """A mask of where a weight's gradient is distinguishable from rounding; None for other arrays.
 
-    Adam's step is as long for a gradient that is zero but for rounding as for any other. Eager's own distance from double precision
-    says where that is so: a candidate's wrong gradient must not excuse itself.
+    Adam's step is as long for a gradient that is zero except for rounding as for any other. Eager's own distance from double precision
+    decides where that is so, because a candidate's wrong gradient must not excuse itself.
     """
     gradient = GRADIENTS + place.removeprefix(PARAMETERS)
     if not place.startswith(PARAMETERS) or gradient not in eager or gradient not in got:
@@ -177,7 +177,7 @@ def _surely_moved(place: str, got: Leaves, eager: Leaves, wide: Leaves | None) -
 
 
 def compare_arrays(got: Array, eager: Array, wide: Array | None, limits: Limits, times: float) -> str:
-    """One array against eager's, and against double precision where there is one; `times` is how much of eager's own error is allowed."""
+    """Compare one array with eager's, and with double precision if known; `times` is how many times eager's own error is allowed."""
     tolerance = limits.tolerance
     if got.dtype.kind == "b" and limits.iou is not None:
         both, either = int((got & eager).sum()), int((got | eager).sum())
@@ -203,7 +203,7 @@ def compare_arrays(got: Array, eager: Array, wide: Array | None, limits: Limits,
 
 
 def multiplier(got: LeafLike, limits: Limits) -> float:
-    """How many times eager's own error is allowed: more where few values, or values in a short format, make it a matter of luck."""
+    """How many times eager's own error is allowed: more if there are few values or their format is short, where it depends on luck."""
     size = math.prod(got.shape)
     if limits.multiplier is not None:
         return limits.multiplier
@@ -216,7 +216,7 @@ def multiplier(got: LeafLike, limits: Limits) -> float:
 
 
 def cosine(got: Array, eager: Array) -> float:
-    """Of the angle between two arrays."""
+    """The cosine of the angle between two arrays."""
     mine, theirs = got.ravel().astype(np.float64), eager.ravel().astype(np.float64)
     return float(mine @ theirs / max(float(np.linalg.norm(mine) * np.linalg.norm(theirs)), 1e-6))
 

@@ -14,7 +14,7 @@ from steelyard.model.task import Standard, Task
 
 RULE = "sqnr"
 FLOOR = 5.0
-"""The least SQNR in decibels unless a variant sets another: that of two bits."""
+"""The least SQNR in decibels, unless a variant sets another: about that of two bits."""
 FIGURES = {
     "sqnr": ("dB", "higher"), "sqnr_outliers": ("dB", "higher"), "sqnr_pruning": ("dB", "higher"), "cosine": ("1", "higher"),
     "max_error": ("1", "lower"), "mean_error": ("1", "lower"),
@@ -25,10 +25,10 @@ MOST = 200.0
 
 
 def judge(answers: Answers, floor: float | None = None, inputs: int = 2) -> Verification:
-    """The worst of so many normal inputs, and of as many with the outliers that activations have; below the floor it is wrong.
+    """Check the worst of `inputs` normal inputs, and of as many with the outliers that activations have: below the floor is wrong.
 
-    `sqnr` and the errors are of normal inputs, as formats are compared everywhere; `sqnr_outliers` is of the others. Without a floor
-    that of the variant holds. The loss from pruning is reported but not judged, since it is intended.
+    `sqnr` and the errors are of normal inputs, with which formats are usually compared; `sqnr_outliers` is of inputs with outliers.
+    Without a floor the variant's is used. The loss from pruning is reported but not judged, because it is intended.
     """
     standard = answers.standard or Standard(FLOOR)
     least = standard.floor if floor is None else floor
@@ -51,15 +51,15 @@ def judge(answers: Answers, floor: float | None = None, inputs: int = 2) -> Veri
 
 
 def share_lost(floor: float) -> float:
-    """The share of an array's norm that an error may have at a floor."""
+    """The largest norm of an error at a floor, as a share of the array's norm."""
     return float(10 ** (-floor / 20))
 
 
 def held_at(task: Task, floor: float | None) -> Task:
-    """A task under the floor that a user asks for, in place of that of its variants.
+    """A task with the floor that a user asks for, in place of that of its variants.
 
-    Our own checks, which look for answers of other calls and other inputs, hold every array to no more than the usual floor, and also
-    to its length: this rule judges accuracy. They let through whatever a user's floor does.
+    Our own checks, which look for answers of other calls and other inputs, require of every array at most the usual floor, and the
+    right length: this rule judges accuracy. They accept whatever a user's floor accepts.
     """
     if task.standard is None:
         return task
@@ -74,7 +74,7 @@ def _worst(rows: Iterable[Mapping[str, float] | str]) -> dict[str, float]:
 
 
 def _figures(got: Leaves, want: Leaves) -> dict[str, float] | str:
-    """Over all arrays of an answer together, or what is wrong with it however much it keeps."""
+    """The figures over all arrays of an answer, or what is wrong with it whatever its SQNR is."""
     if set(got) != set(want):
         return "answers of another structure"
     error = signal = product = own = absolute = 0.0
@@ -84,7 +84,7 @@ def _figures(got: Leaves, want: Leaves) -> dict[str, float] | str:
             return f"{path}: shape {got[path].shape} instead of {leaf.shape}"
         mine, theirs, space = side_by_side(got[path], leaf)
         if not bool(space.isfinite(theirs).all()):
-            raise Unsupported(f"accuracy cannot be measured: the plain task itself answers {path} with values that are not finite")
+            raise Unsupported(f"accuracy cannot be measured: the plain task itself returns values in {path} that are not finite")
         if not bool(space.isfinite(mine).all()):
             return f"{path}: values that are not finite"
         apart = space.abs(mine - theirs)

@@ -1,4 +1,4 @@
-"""Whether greedy generation gives the same tokens as the plain task, and where not, how far the logits differ."""
+"""Whether greedy generation gives the same tokens as the plain task, and if not, how far the logits differ."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from steelyard.model.record import Verification
 AGAINST = "the plain task"
 PLACE = "out.tokens"
 FIGURES = {"equal_tokens": ("1", "higher"), "logit_sqnr": ("dB", "higher")}
-"""The share of tokens that are the plain task's, and how much of its logits is left where the first one differs."""
+"""The share of tokens equal to the plain task's, and the SQNR of the logits at the first token that differs."""
 FLOOR = 5.0
 SLACK = 4.0
-"""Rounding adds up over layers: logits may be off by so many times the tolerance of one operation in their format."""
+"""Rounding adds up over layers: logits may be off by this many times the tolerance of one operation in their format."""
 
 
 def judge(answers: Answers, lossy: bool = False, floor: float = FLOOR) -> Verification:
-    """Equal tokens pass. Others pass where the logits are close and the plain task itself was torn between the two tokens.
+    """Equal tokens pass. Others pass if the logits are close and the plain task's own logits for the two tokens almost tie.
 
-    A `lossy` variant, such as a quantization recipe, may choose other tokens, as long as its logits keep so many decibels.
+    A `lossy` variant, such as a quantization recipe, may choose other tokens, as long as its logits keep `floor` decibels.
     """
     got, want = answers.candidate(1).get(PLACE), answers.eager(1).get(PLACE)
     if got is None or want is None:
@@ -52,7 +52,7 @@ def judge(answers: Answers, lossy: bool = False, floor: float = FLOOR) -> Verifi
 
 
 def sqnr(own: Any, plain: Any) -> float:
-    """Decibels of the plain logits, less their mean, that are left."""
+    """SQNR in decibels of logits against the plain ones, each less their mean."""
     centred = plain - plain.mean(axis=-1, keepdims=True)
     apart = (own - own.mean(axis=-1, keepdims=True)) - centred
     signal, noise = float((centred**2).sum()), float((apart**2).sum())
@@ -60,14 +60,14 @@ def sqnr(own: Any, plain: Any) -> float:
 
 
 def explained(own: Any, plain: Any, mine: Any, theirs: Any, share: float) -> tuple[bool, str]:
-    """Whether logits are within a share of their spread, and near ties where tokens differ; with words for it."""
+    """Whether logits are within a share of their spread, and almost tie where tokens differ; with the reason in words."""
     spread = plain.std(axis=-1)
     off = np.abs(own - plain).max(axis=-1) / spread
     rows = np.arange(len(mine))
     gap = (plain[rows, theirs] - plain[rows, mine]) / spread
     worst, widest = float(off.max()), float(gap[mine != theirs].max())
     if worst > share:
-        return False, f"logits there are off by {worst:.2g} of their spread, {share:.2g} is rounding"
+        return False, f"logits there are off by {worst:.2g} of their spread, rounding explains {share:.2g}"
     if widest > 2 * worst:
-        return False, f"logits there are close, and still another token was chosen that lies {widest:.2g} of their spread behind"
+        return False, f"logits there are close, but the chosen token is {widest:.2g} of their spread behind"
     return True, f"the two tokens are {widest:.2g} of the logits' spread apart there, which is rounding"

@@ -1,4 +1,4 @@
-"""The cases of a page, each with all that is known about it, in as few bytes as that takes."""
+"""The cases of a page: everything known about each, in few bytes."""
 
 from __future__ import annotations
 
@@ -53,14 +53,14 @@ LABELS = {
     "compile_time_warm": "compiling, warm cache",
     "trace_time": "tracing",
     "overhead": "loop overhead per call",
-    "discarded": "share of blocks disturbed",
+    "discarded": "share of disturbed blocks",
     "compute": "arithmetic rate",
     "bandwidth": "memory rate",
     "bus_bandwidth": "bus rate",
     "item_rate": "items per second",
-    "ttft": "TTFT, to the first token",
-    "itl": "ITL, between tokens",
-    "tpot": "TPOT, mean between tokens",
+    "ttft": "TTFT, time to the first token",
+    "itl": "ITL, time between tokens",
+    "tpot": "TPOT, mean time between tokens",
     "ttft_last": "TTFT of the last row",
     **{
         f"{part}_{label}": f"{name}, {share}th percentile of all"
@@ -84,7 +84,7 @@ LABELS = {
 
 
 def labels(seen: Sequence[PlacedRecord], told: Words = facets) -> dict[str, str]:
-    """A short name for each case: workload where there are several, the parameters that vary, and the stack where it varies."""
+    """A short name for each case: the workload if there are several, the parameters that vary, and the stack if it varies."""
     said = {item.record.id: told(item.record.case) for item in seen}
     by_workload: dict[str, list[str]] = {}
     for item in seen:
@@ -105,7 +105,7 @@ def labels(seen: Sequence[PlacedRecord], told: Words = facets) -> dict[str, str]
 
 
 def _of_program(said: Mapping[str, str], varying: Collection[str]) -> list[str]:
-    """A program's line, and what else of its own parameters tells it apart."""
+    """A program's command line, and its other parameters that vary."""
     rest = [text for name, text in said.items() if name in varying and name != ARGV]
     return [said.get(ARGV, COMMAND), *rest]
 
@@ -155,12 +155,12 @@ class Environments:
         return self.found.setdefault(tuple((name, "(long)" if value is None else str(value)) for name, value in shown), len(self.found))
 
     def listed(self) -> list[dict[str, str]]:
-        """All of them as tables of text."""
+        """All environments as tables of text."""
         return [dict(items) for items in self.found]
 
 
 def case_entry(item: PlacedRecord, label: str, environment: int, differs: Sequence[str] | None, command: Run) -> CaseEntry:
-    """One case, without its samples and its roof, which are laid in later."""
+    """One case without its samples and roof, which are added later."""
     record, case = item.record, item.record.case
     seen, trace = monitor_rows(record.effective.get(MONITOR)), record.effective.get("traceback")
     return CaseEntry(
@@ -233,7 +233,7 @@ def _param(value: Any) -> Any:
 
 
 def effective(record: Record) -> dict[str, Any]:
-    """The effective config, one short value each; the parts of a table by `table.part`."""
+    """The effective config with short values; parts of a table are named `table.part`."""
     found: dict[str, Any] = {}
     for name, value in record.effective.items():
         if name in TOLD:
@@ -266,7 +266,7 @@ def metric_words(seen: Sequence[PlacedRecord]) -> dict[str, MetricEntry]:
 
 
 class EarlierRecords:
-    """The record of each case in the run before, found among the runs at hand, else in the store that they come from."""
+    """The record of each case in the previous run, from the given runs or else from their store."""
 
     def __init__(self, runs: Sequence[Run], series: Mapping[str, History]) -> None:
         self.runs, self.series = runs, series
@@ -274,7 +274,7 @@ class EarlierRecords:
         self._read = 0
 
     def differs(self, item: PlacedRecord) -> list[str] | None:
-        """What differs from the run before; None if there is none, or it was not read."""
+        """What differs from the previous run; None if there is no previous run or it was not read."""
         old = self._record(item)
         return list(differences(old, item.record)) if old else None
 
@@ -288,7 +288,7 @@ class EarlierRecords:
         return self._records(before[-1], own).get(item.record.id) if before else None
 
     def _records(self, id: str, near: Run) -> dict[str, Record]:
-        """The records of a run that lies in the same store; only a few runs are read for it."""
+        """The records of a run in the same store; at most MOST_READ runs are read."""
         if id not in self._known and self._read < MOST_READ:
             self._read += 1
             folder = next((path for path in near.path.parent.glob(f"*-{id}") if path.is_dir()), None) if id.isalnum() else None

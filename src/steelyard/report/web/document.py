@@ -1,4 +1,4 @@
-"""The document: everything a report shows, as plain data that a page, a spreadsheet and a picture are made from."""
+"""The report document: everything a report shows, as plain data for pages, spreadsheets and pictures."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ __all__ = ["FORMAT", "Document", "document"]
 
 MOST_SAMPLES = 200_000
 MOST_POINTS, LEAST_POINTS, POINTS_LESS = 50_000, 10_000, 4
-"""The most points of all series together: fewer where there are many cases, which need the room themselves."""
+"""The most points of all series together: fewer if there are many cases, which need the space."""
 MOST_NAMED = 3
 """The most workloads in a title."""
 A_SAMPLE = 7
@@ -63,10 +63,10 @@ def document(
 ) -> Document:
     """Everything about some runs, oldest first; `cases` are the newest record of each case among them.
 
-    If no comparison is given it is made: with `base` if named, else from the pairs inside the runs.
-    Where no series are given they are those in the runs themselves. `samples` is the maximum number of raw values of all cases together,
-    `warnings` are further problems, such as runs that could not be read; `known` are known changes,
-    and `commit_url` is the address of a commit, with {commit} in its place.
+    If no comparison is given, it is made with `base` if named, else from the pairs inside the runs. If no series are given, they come
+    from the runs themselves. `samples` is the maximum number of raw values of all cases together, `warnings` are further problems,
+    such as runs that could not be read; `known` are known changes, and `commit_url` is the address of a commit, with {commit} in its
+    place.
     """
     shown = merged(runs)
     told = once(facets)
@@ -123,7 +123,7 @@ def _matrix(table: StackTable) -> MatrixPart:
 
 
 def _counts(seen: Sequence[PlacedRecord], listed: Sequence[RunEntry], lost: int) -> Mapping[str, int]:
-    """Cases by status, those that a file has lost among them; where a page shows no cases, those of its newest run."""
+    """Cases by status, including lost ones; for a page that shows no cases, those of its newest run."""
     found = Counter[str](item.record.status for item in seen) if seen else Counter[str](listed[-1].counts if listed else {})
     return found + Counter(lost=lost)
 
@@ -137,7 +137,7 @@ def _absent(seen: Sequence[PlacedRecord], listed: Sequence[RunEntry], lost: int)
 def _left_out(series: Mapping[str, History], points: int) -> list[str]:
     if points >= sum(len(item.points) for item in series.values() if len(item.points) >= FEWEST):
         return []
-    return ["the history is too long for one page: series without a change show their newest points only, or are left out"]
+    return ["the history is too long for one page: series without a change show only their newest points, or are left out"]
 
 
 def _lay_samples(seen: Sequence[PlacedRecord], entries: Sequence[dict[str, Any]], runs: Sequence[Run], total: int) -> None:
@@ -150,7 +150,7 @@ def _lay_samples(seen: Sequence[PlacedRecord], entries: Sequence[dict[str, Any]]
 
 
 def _title(runs: Sequence[Run], seen: Sequence[PlacedRecord]) -> str:
-    """The title: the workloads measured, how, and when; the run's id is on its card."""
+    """The title: the workloads, stacks and date; the run's id is on its card."""
     if not runs:
         return "Steelyard report"
     names = list(dict.fromkeys(clean(run.header.experiment) for run in runs if run.header.experiment not in ("", "command line")))
@@ -167,7 +167,7 @@ def _title(runs: Sequence[Run], seen: Sequence[PlacedRecord]) -> str:
 
 
 def _together(seen: Sequence[PlacedRecord], told: Words) -> list[PlacedRecord]:
-    """Equal workloads beside each other whatever their backend, in the order in which each was first seen."""
+    """The records with equal workloads next to each other whatever their backend, in order of first appearance."""
     workloads: dict[Any, int] = {}
     points: dict[Any, int] = {}
     keys = []

@@ -1,4 +1,4 @@
-"""The folder of a site: files appear in it whole, and only what the site wrote is ever replaced or removed."""
+"""The folder of a site: files are written atomically, and only files that the site wrote are replaced or removed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ACTIVE = frozenset({
     "html", "htm", "xhtml", "xht", "shtml", "mhtml", "mht", "svg", "svgz", "xml", "xsl", "xslt", "js", "mjs", "wasm", "css",
     "php", "phtml", "cgi", "pl", "asp", "aspx", "jsp",
 })  # fmt: skip
-"""Files that a browser or a server would run, also below `.gz`; from an attachment they are only ever shown as text."""
+"""Endings of files that a browser or a server would run, also before `.gz`; attachments with them are shown only as text."""
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 _PART = re.compile(r"\.[A-Za-z0-9_.-]{1,100}\.\d+\.part")
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.-]+")
@@ -47,7 +47,9 @@ class SiteFolder:
                 raise UsageError(f"{str(self.folder)!r} is not a site", why=why, do="name an empty or a new folder")
             for name in FOLDERS:
                 if (self.folder / name).is_symlink():
-                    raise UsageError(f"{str(self.folder / name)!r} is a link", why="a site writes into folders of its own", do="remove it")
+                    raise UsageError(
+                        f"{str(self.folder / name)!r} is a link", why="a site writes only into its own folders", do="remove it"
+                    )
                 (self.folder / name).mkdir(exist_ok=True)
         except OSError as error:
             raise self._trouble(error) from None
@@ -56,14 +58,14 @@ class SiteFolder:
             self.written.clear()
 
     def manifest(self, name: str) -> dict[str, Any]:
-        """What an earlier build left, or nothing where that cannot be read."""
+        """The manifest of an earlier build; empty if it cannot be read."""
         with contextlib.suppress(ValueError, RecursionError):
             found = json.loads(self.text(name) or "{}")
             return found if isinstance(found, dict) else {}
         return {}
 
     def text(self, name: str) -> str:
-        """A file's text; empty where there is none."""
+        """A file's text; empty if there is no such file."""
         try:
             with open_plain(self.folder / name) as file:
                 return file.read().decode("utf-8", "replace")
@@ -89,7 +91,7 @@ class SiteFolder:
         self.written.append(name)
 
     def copy(self, run: Run, item: Attachment, folder: str, taken: Collection[str], warnings: list[str]) -> str:
-        """An attachment beside its run's page, under a name of its own that nothing runs; gives it, or nothing where it is not there."""
+        """Copy an attachment next to its run's page under a harmless unused name; return the name, empty if it cannot be read."""
         try:
             source = run.attachment(item)
             size = source.stat().st_size
@@ -119,7 +121,7 @@ class SiteFolder:
                             path.unlink()
 
     def remove(self, names: set[str]) -> list[str]:
-        """Take away files that an earlier build wrote, and the folders that are empty then."""
+        """Remove files that an earlier build wrote, and the folders that become empty."""
         removed = []
         for name in sorted(name for name in names if "/" in name and self._own(name)):
             path = self.folder / name
@@ -146,7 +148,7 @@ class SiteFolder:
 
     @staticmethod
     def harmless(name: str) -> str:
-        """An attachment's name, plain, and never one that a browser would run."""
+        """An attachment's name with plain characters and an ending that no browser runs."""
         plain = _UNSAFE.sub("_", name).lstrip("._-")[-80:].lstrip("._-") or "file"
         suffixes = plain.lower().split(".")[1:]
         return f"{plain}.txt" if not suffixes or not ACTIVE.isdisjoint(suffixes) else plain

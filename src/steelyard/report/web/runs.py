@@ -32,7 +32,7 @@ Facts = Mapping[str, Any]
 
 
 def merged(runs: Sequence[Run]) -> list[Run]:
-    """Other tools' processes of one occasion as one run, whose figures are the means over them; everything else as it is."""
+    """The runs, with another tool's processes of one occasion merged into one run that has their mean figures."""
     found: list[Run] = []
     for _, group in groupby(runs, key=lambda run: (run.path, run.header.created, run.id.partition("#")[0] if foreign(run) else run.id)):
         several = list(group)
@@ -41,7 +41,7 @@ def merged(runs: Sequence[Run]) -> list[Run]:
 
 
 def foreign(run: Run) -> bool:
-    """Whether a run was read from another tool's file, which has no folder of its own."""
+    """Whether a run was read from another tool's file, which has no run folder."""
     return bool(run.records) and all("tool" in record.effective for record in run.records)
 
 
@@ -60,7 +60,7 @@ def _one(runs: Sequence[Run]) -> Run:
 
 
 def machine_cards(runs: Sequence[Run], series: Iterable[History]) -> tuple[list[MachineCard], dict[str, int]]:
-    """A card for each machine, and the place of each key; the newest run tells what is on it."""
+    """A card for each machine, with the facts of its newest run, and the index of each machine key."""
     told: dict[str, Facts] = {}
     for run in runs:
         told[run.header.machine_key] = run.header.machine or told.get(run.header.machine_key, {})
@@ -102,12 +102,12 @@ def _facts(found: Facts) -> Iterable[tuple[str, str]]:
 
 
 def _either(value: Any, yes: str, no: str) -> str:
-    """A word for true and one for false; a file may hold anything else there, which is left out."""
+    """The word for true or for false; empty for anything else that a file may have there."""
     return yes if value is True else no if value is False else ""
 
 
 def _bytes(value: Any) -> str:
-    """A size for people; nothing where it is no size that a machine can have."""
+    """A readable size; empty if no machine can have it."""
     return quantity(value, "B") if isinstance(value, int) and 0 <= value < LARGEST_SIZE else ""
 
 
@@ -148,7 +148,7 @@ def run_entry(run: Run, machine: int) -> RunEntry:
 
 
 def _elsewhere(run: Run, known: Mapping[str, Any]) -> dict[str, str]:
-    """The backends that ran in other environments, which the run itself was not made in; several versions of one are all named."""
+    """Versions of backends that ran in other environments than the run itself; several versions of one are all named."""
     found: dict[str, list[str]] = {}
     for record in run.records:
         name = str(record.case.get("backend", ""))
@@ -159,7 +159,7 @@ def _elsewhere(run: Run, known: Mapping[str, Any]) -> dict[str, str]:
 
 
 def counts(run: Run) -> dict[str, int]:
-    """Records by status; a run of which only the ends were read has them in its seal."""
+    """Records by status; from the seal for a run of which only the ends were read."""
     if not run.records and run.seal and not run.loss.records:
         return dict(run.seal.counts)
     return {**Counter(record.status for record in run.records)}
@@ -174,7 +174,7 @@ def missing(run: Run) -> list[str]:
 
 
 def troubles(run: Run) -> Iterable[str]:
-    """What a reader must know about the run's files, one sentence each; without paths of the machine that made the page."""
+    """Problems of the run's files, one sentence each, without paths of the machine that made the page."""
     for warning in run.warnings:
         plain = warning.replace(f"{run.path}/run.jsonl: ", "").replace(f"{run.path}/run.jsonl:", "line ")
         yield clean(plain.replace(str(run.path), run.id))[:LONGEST_WARNING]
@@ -188,7 +188,7 @@ def troubles(run: Run) -> Iterable[str]:
 
 
 def page_warnings(runs: Sequence[Run], base: Sequence[Run]) -> list[str]:
-    """Everything wrong with the data of a page and of what it is compared with, a sentence that several runs share only once."""
+    """Problems with the data of a page and of its base; a sentence that several runs share appears once."""
     told: dict[str, list[str]] = {}
     for run in (*base, *runs):
         for line in troubles(run):
@@ -203,12 +203,12 @@ def page_warnings(runs: Sequence[Run], base: Sequence[Run]) -> list[str]:
             "times of different machines cannot be compared"
         )
     if "" in keys and len(base) + len(runs) > 1:
-        found.append("not every run says on which machine it was made; they are assumed to be from one machine")
+        found.append("not every run says on which machine it was made; all are assumed to be from one machine")
     return [*found, *_noisy(runs)]
 
 
 def _noisy(runs: Sequence[Run]) -> Iterable[str]:
-    """A sentence if most cases are noisy, as then small differences are in doubt."""
+    """A sentence if most cases are noisy, which makes small differences unreliable."""
     newest = {record.id: record for run in runs for record in run.records if record.status == "ok"}
     bad = [record for record in newest.values() if str(record.effective.get("noise") or "A")[0] in TOO_NOISY]
     if 2 * len(bad) <= len(newest):
@@ -217,7 +217,7 @@ def _noisy(runs: Sequence[Run]) -> Iterable[str]:
     times = [record.metrics["time"] for record in bad if "time" in record.metrics]
     wide = [(time.high - time.low) / 2 / time.value for time in times if time.low is not None and time.high is not None and time.value > 0]
     wide = [half for half in wide if math.isfinite(half)]
-    hold = f"; times hold to ± {_spread(min(wide), max(wide))} %, small differences do not" if wide else ""
+    hold = f"; times are good to ± {_spread(min(wide), max(wide))} %, smaller differences are unreliable" if wide else ""
     are = "is" if len(newest) == 1 else "are"
     yield f"{len(bad)} of {number_of(len(newest), 'case')} {are} noisy (grade {grades}): the machine was not quiet{hold}"
 

@@ -1,13 +1,13 @@
-"""A site of all runs of a store: a front page with their history, a page for each run, and nothing written twice.
+"""A site of all runs of a store: a front page with their history, and a page for each run; only changed files are written.
 
 DIR/index.html           all runs, and all series
-    runs/NAME.html       one run, held against the one before it of the same experiment and machine
+    runs/NAME.html       one run, compared with the previous one of the same experiment and machine
     runs/NAME/           its attachments
     assets/              styles and scripts, shared by all pages, named by their content
     site.json            what each page was made from, so that the next build writes only what has changed
 
-A page is made from its run, the runs before it and the program; when none of them changed it is left alone. Files that the site
-did not write are never touched.
+A page is made from its run, the runs before it and the program; if none of them changed, it is not written again. Files that the
+site did not write are never touched.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ Document = dict[str, Any]
 FRONT, PAGES, ASSETS, MANIFEST = "index.html", "runs", "assets", "site.json"
 FORMAT = "steelyard-site/1"
 LOOK_BACK = 30
-"""Runs before a run that its page shows as history; the front page has all."""
+"""How many earlier runs a run's page shows as history; the front page shows all."""
 SAMPLES = 20_000
 HELD = 8
 MOST_TOLD = 3
@@ -54,7 +54,7 @@ UNKNOWN: dict[str, Any] = {"key": "", "name": "unknown machine", "facts": []}
 
 @dataclass(frozen=True)
 class Built:
-    """What a build did: how many runs the site has, which files are new, how many pages were left alone, which files are gone."""
+    """What a build did: how many runs the site has, which files are new, how many pages did not change, which files were removed."""
 
     folder: Path
     runs: int = 0
@@ -90,7 +90,7 @@ class Manifest(msgspec.Struct):
 
     @classmethod
     def read(cls, text: str) -> Manifest:
-        """The list of an earlier build; one that is damaged costs writing everything again."""
+        """Read the manifest of an earlier build; if it is damaged, everything is written again."""
         try:
             return msgspec.json.decode(text, type=cls)
         except msgspec.MsgspecError:
@@ -125,7 +125,7 @@ def build_site(store: Store, folder: Path, *, title: str = "", commit_url: str =
     place = SiteFolder(Path(folder))
     if place.folder.resolve().is_relative_to(store.folder.resolve()):
         raise UsageError(
-            f"{str(folder)!r} cannot be a site", why="it lies among the runs, and would be taken for one", do="name another folder"
+            f"{str(folder)!r} cannot be a site", why="it is in the folder of runs and would be taken for a run", do="name another folder"
         )
     place.claim(MANIFEST, FORMAT)
     with locked(place.folder):
@@ -133,7 +133,7 @@ def build_site(store: Store, folder: Path, *, title: str = "", commit_url: str =
 
 
 class _Build:
-    """One build: what was there before, and what is there now."""
+    """One build of a site, with its manifests before and after."""
 
     def __init__(self, store: Store, place: SiteFolder, title: str, commit_url: str) -> None:
         self.store, self.place, self.title = store, place, title
@@ -193,7 +193,7 @@ class _Build:
         return made, self._attach(made, run, leaf)
 
     def _read(self, folder: Path) -> Run:
-        """The last few runs stay at hand, since the next page compares with them."""
+        """Read a run; the last few stay in memory, because the next page is compared with them."""
         if folder not in self._held:
             self._held[folder] = read_run(folder)
             if len(self._held) > HELD:
@@ -210,7 +210,7 @@ class _Build:
         return RunsSide(run.id, (run,))
 
     def _series(self, leaf: SiteRun, run: Run) -> dict[str, History]:
-        """The cases of a run over the runs before it; changes of level are on the front page, which knows what came after."""
+        """The cases of a run over the runs before it; changes of level are on the front page, which has the later runs too."""
         entries = self._by_folder()
         found: dict[str, History] = {}
         for case in dict.fromkeys(record.id for record in run.records):
@@ -231,7 +231,7 @@ class _Build:
         return self._entries
 
     def _attach(self, made: Document, run: Run, leaf: SiteRun) -> list[str]:
-        """Copy what is attached to the run beside its page, and lead there."""
+        """Copy the run's attachments next to its page and link to them."""
         copied: dict[str, str] = {}
         items = {item.path: item for record in run.records for item in record.attachments}
         for case in made["cases"]:
@@ -283,7 +283,7 @@ def _quiet(leaves: Sequence[SiteRun], series: Mapping[str, History]) -> dict[str
 
 
 def _not_right(leaves: Sequence[SiteRun], pages: Mapping[str, SitePage]) -> str:
-    """What is wrong or failed in the newest run of each experiment: nothing is well while that is so."""
+    """What is wrong or failed in the newest run of each experiment; empty if nothing is."""
     newest = {(leaf.info.experiment, leaf.info.machine_key): leaf for leaf in leaves}
     lines = []
     for leaf in sorted(newest.values(), key=lambda leaf: leaf.info.created, reverse=True):
@@ -295,7 +295,7 @@ def _not_right(leaves: Sequence[SiteRun], pages: Mapping[str, SitePage]) -> str:
 
 
 def _listing(made: Document, entries: Sequence[SitePage]) -> Document:
-    """The document of the front page: every run by what its own page says about it."""
+    """The document of the front page, with every run as on its own page."""
     cards = {entry.machine["key"]: entry.machine for entry in entries}
     machines = [cards.get(card["key"], card) for card in made["machines"]]
     machines += [card for key, card in cards.items() if key not in {shown["key"] for shown in machines}]
@@ -316,7 +316,7 @@ def _leaves(infos: Sequence[RunInfo]) -> list[SiteRun]:
 
 
 def _stamp(info: RunInfo) -> list[list[int]]:
-    """Size and time of all that a run consists of."""
+    """Size and modification time of each part of a run."""
     found = []
     for name in ("run.jsonl", "samples.bin", "attachments"):
         try:

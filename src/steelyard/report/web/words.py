@@ -40,9 +40,9 @@ def banner(
     absent: int = 0,
     known: Sequence[Excuse] = (),
 ) -> ReportBanner:
-    """The verdict in words, with its tone; what was planned and is `absent` never lets a page be green.
+    """The verdict in words, with its tone; a page with `absent` planned cases is never green.
 
-    What is broken comes first, as a wrong answer outranks any speed, then what changed.
+    Broken cases come first, because a wrong answer matters more than any speed, then changes.
     """
     slower = slower_since(series, known)
     beside, since = list(_beside(comparison, labels)), list(_since(slower, labels))
@@ -58,12 +58,12 @@ def banner(
 
 
 def _inside(comparison: Comparison) -> bool:
-    """Whether stacks are compared within one run, where the slower of two is a result and no alarm."""
+    """Whether stacks are compared within one run; a slower stack is then a result and not an alarm."""
     return comparison.base == comparison.head
 
 
 def _tone(counts: Mapping[str, int], comparison: Comparison | None, slower: bool) -> Tone:
-    """Red for what is broken or surely slower, green where all is settled and well; one clear case is not enough."""
+    """Red if a case is broken or certainly slower, green if all cases are settled and good; one clear case is not enough."""
     if slower or any(counts.get(status) for status in BAD):
         return "bad"
     if comparison is None:
@@ -122,7 +122,7 @@ def _mean(mean: Mean, metric: str) -> str:
 
 
 def _parts_compared(comparison: Comparison | None) -> Iterable[str]:
-    """`TTFT: 6 within the margin; ITL: 6 faster, 1.31x faster [1.29, 1.33], geometric mean of 6.`, where more was compared."""
+    """`TTFT: 6 within the margin; ITL: 6 faster, 1.31x faster [1.29, 1.33], geometric mean of 6.`, if parts of requests were compared."""
     told = []
     for part in WEIGHED:
         known = [delta for delta in comparison.comparable if delta.metric == part] if comparison else []
@@ -151,7 +151,7 @@ def _reach(known: Sequence[Delta], than: str, inside: bool) -> str:
 
 
 def _beside(comparison: Comparison | None, labels: Mapping[str, str]) -> Iterable[str]:
-    """`On op/softmax n=1024, compile against eager: 1.62x faster [1.60, 1.64].`, where a run compares its stacks in one or two cases."""
+    """`On op/softmax n=1024, compile against eager: 1.62x faster [1.60, 1.64].`, if a run compares its stacks in one or two cases."""
     known = comparison.comparable if comparison and _inside(comparison) else []
     parts = [delta for delta in known if delta.metric in WEIGHED]
     found = [_faster(delta, labels, parts) for delta in known if delta.metric not in WEIGHED]
@@ -160,7 +160,7 @@ def _beside(comparison: Comparison | None, labels: Mapping[str, str]) -> Iterabl
 
 
 def _faster(delta: Delta, labels: Mapping[str, str], parts: Sequence[Delta] = ()) -> str:
-    """Which of two stacks is the faster one; nothing where something else than the stack tells them apart."""
+    """Which of two stacks is faster; empty if they differ in something else than the stack."""
     try:
         base, head = Case.parse(delta.base), Case.parse(delta.head)
     except UsageError:
@@ -200,7 +200,7 @@ def _since(slower: Sequence[tuple[str, Change]], labels: Mapping[str, str]) -> I
     case, since = slower[0]
     name = labels.get(case) or clean(case)
     more = (
-        f"; {len(slower) - 1} more series {'is' if len(slower) == 2 else 'are'} slower since then or another time"
+        f"; {len(slower) - 1} more series {'is' if len(slower) == 2 else 'are'} slower, since then or since another date"
         if len(slower) > 1
         else ""
     )
@@ -248,7 +248,7 @@ def _counted(counts: Mapping[str, int]) -> str:
 
 
 def _once(line: str, before: Iterable[str]) -> str:
-    """A sentence without its last part, where a sentence before it has the same figures."""
+    """A sentence, without its last part if an earlier sentence has the same figures."""
     first, sign, rest = line.partition("; ")
     figures = rest[rest.find(" is ") + 4 : rest.find("]") + 1]
     return f"{first}." if sign and figures and any(figures in other for other in before) else line

@@ -1,6 +1,6 @@
 """The basic block of a residual network: two convolutions, each normalised, added to their input.
 
-Norms use statistics that are known in mode eval, and in all others those of the batch, which then also move the known ones.
+In mode eval, norms use known statistics; in all other modes those of the batch, which also update the known ones.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ GRADIENTS = {"fp64": 1e-6, "fp32": 2e-2, "fp16": 8e-2, "bf16": 2e-1}
 
 
 def gradient_share(dtype: str, mode: str) -> float | None:
-    """How far all gradients together may be off, as a share of their norm; None leaves the usual rule.
+    """How far all gradients together may be off, as a share of their norm; None means the usual rule.
 
-    Where a ReLU's input is all but 0, rounding decides whether the gradient passes, and then a few elements are far off.
-    Behind eight of them correct code is off by 0.002 in fp32, 0.034 in fp16 and 0.094 in bf16.
+    If a ReLU's input is almost 0, rounding decides whether the gradient passes, and then a few elements are far off.
+    After eight ReLUs correct code is off by 0.002 in fp32, 0.034 in fp16 and 0.094 in bf16.
     """
     return GRADIENTS.get(canonical(dtype)) if mode in ("bwd", "train") else None
 
@@ -65,11 +65,11 @@ def convolve_twice_numpy(
     sizes={"small": {"channels": 8, "side": 14}, "h200": {"batch": 256, "channels": 256, "side": 56, "dtype": "bf16"}},
 )
 def conv_block(batch: int, channels: int, side: int, dtype: str, be: Backend, mode: str = "eval") -> Task:
-    """Residual block of two 3x3 convolutions with batch norm; compute bound, with memory-bound seams to fuse."""
+    """Residual block of two 3x3 convolutions with batch norm; compute bound, with memory-bound steps to fuse."""
     fan_in = channels * KERNEL * KERNEL
     pixels = batch * side * side
     if mode != "eval" and pixels == 1:
-        raise NotApplicable("a single value per channel has no statistics", do="a larger batch or side")
+        raise NotApplicable("a single value per channel has no statistics", do="use a larger batch or side")
     x = be.randn(batch, channels, side, side, dtype=dtype)
     learnt: list[Array] = []
     known: dict[str, Array] = {"training": mode != "eval"}

@@ -1,6 +1,6 @@
 """A mixture of experts: a router sends each token to a few of many gated MLPs, and no token is dropped.
 
-Declared flops are those of the experts that a token is sent to, whatever an implementation computes beside them.
+Declared flops are those of the experts that a token is sent to, no matter what else an implementation computes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from steelyard.workloads.ops.pointwise import silu_of
 
 
 def route(x: Array, w_router: Array, top_k: int) -> tuple[Array, Array]:
-    """Shares and numbers of each token's experts; at least in single precision, so that formats agree on who is chosen."""
+    """Shares and numbers of each token's experts; at least in single precision, so that formats agree on which are chosen."""
     import torch
     import torch.nn.functional as F
 
@@ -40,7 +40,7 @@ def consult_all(x: Array, w_router: Array, w_up: Array, w_gate: Array, w_down: A
 
 
 def consult_chosen(x: Array, w_router: Array, w_up: Array, w_gate: Array, w_down: Array, top_k: int) -> Array:
-    """The layer in torch with tokens sorted by expert, so that each expert's product has the rows sent to it and no others."""
+    """The layer in torch with tokens sorted by expert, so that each expert's product has only the rows sent to it."""
     import torch
     import torch.nn.functional as F
 
@@ -83,9 +83,9 @@ def consult_numpy(x: Array, w_router: Array, w_up: Array, w_gate: Array, w_down:
     },
 )
 def moe(batch: int, seq: int, hidden: int, ffn: int, experts: int, top_k: int, dtype: str, be: Backend) -> Task:
-    """Mixture of SwiGLU experts, all computed and all but the chosen ones masked; compute bound, mostly by work thrown away."""
+    """Mixture of SwiGLU experts, all computed and all but the chosen ones masked; compute bound, mostly by discarded work."""
     if not 1 <= top_k <= experts:
-        raise NotApplicable(f"of experts={experts} a token cannot choose top_k={top_k}")
+        raise NotApplicable(f"a token cannot choose top_k={top_k} of experts={experts}")
     fn = form(be, lambda torch: consult_all, lambda np: consult_numpy)
     tokens, one = batch * seq, 3 * hidden * ffn
     x = be.randn(batch, seq, hidden, dtype=dtype)

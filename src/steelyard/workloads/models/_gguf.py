@@ -1,4 +1,4 @@
-"""Weights from a GGUF file, as llama.cpp keeps them, in plain numbers; read by numpy alone, and only what such a file may hold."""
+"""Reads weights from a GGUF file of llama.cpp as plain numbers, with numpy only and with limits on what the file may contain."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Floats = np.ndarray[Any, np.dtype[np.float32]]
 
 @dataclass(frozen=True)
 class HeldTensor:
-    """Where the numbers of one tensor lie in the file, and in which format; its shape is outermost first."""
+    """Where the numbers of one tensor are in the file, and in which format; the outermost axis of the shape is first."""
 
     shape: tuple[int, ...]
     form: int
@@ -32,7 +32,7 @@ class HeldTensor:
 
 
 class GGUFFile:
-    """One such file: the model's metadata, and its tensors by name."""
+    """A GGUF file: the model's metadata, and its tensors by name."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -65,7 +65,7 @@ class GGUFFile:
         elif held.form in (Q4_1, Q8_0):
             found = self._unpacked(held, count)
         else:
-            raise Unsupported(f"{name} of {self.path.name} is in GGUF's format {held.form}", do="F32, F16, Q4_1 and Q8_0 can be read")
+            raise Unsupported(f"{name} of {self.path.name} is in GGUF's format {held.form}", do="use a file in F32, F16, Q4_1 or Q8_0")
         return found.reshape(held.shape)
 
     def _unpacked(self, held: HeldTensor, count: int) -> Floats:
@@ -88,7 +88,7 @@ class GGUFFile:
 
     def _take(self, size: int) -> np.ndarray[Any, np.dtype[np.uint8]]:
         if self._at + size > len(self._bytes):
-            raise UsageError("the file ends within its head", where=str(self.path))
+            raise UsageError("the file ends within its header", where=str(self.path))
         self._at += size
         return np.asarray(self._bytes[self._at - size : self._at])
 
@@ -97,7 +97,7 @@ class GGUFFile:
 
     def _within(self, count: int, most: int = MOST_ITEMS) -> int:
         if count > most:
-            raise UsageError(f"the file's head asks for {count} items, at most {most} are read", where=str(self.path))
+            raise UsageError(f"the file's header declares {count} items, and at most {most} are read", where=str(self.path))
         return count
 
     def _text(self) -> str:
@@ -110,5 +110,5 @@ class GGUFFile:
             of, count = self._number("I"), self._number("Q")
             return [self._value(of, depth + 1) for _ in range(self._within(count))]
         if kind not in SCALARS:
-            raise UsageError(f"the file's head has a value of kind {kind}", where=str(self.path))
+            raise UsageError(f"the file's header has a value of the unsupported type {kind}", where=str(self.path))
         return self._number(SCALARS[kind])

@@ -1,4 +1,4 @@
-"""The inputs of a model: its own default, a file known by its hash, or seeded random numbers; and inputs kept as files."""
+"""The inputs of a model: its own default, a file known by its hash, or seeded random numbers. Also saves inputs as files."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ FORMATS = "formats.json"
 
 
 def preprocessed(model: Any, source: str) -> tuple[Any, ...]:
-    """The arguments of `forward`, from where the input's address says they come; a tuple is a list of arguments, all else is one."""
+    """The arguments of `forward` from the input's address; a tuple is a list of arguments, anything else is one argument."""
     import numpy as np
 
     if found := RANDOM.fullmatch(source):
@@ -45,12 +45,12 @@ def preprocessed(model: Any, source: str) -> tuple[Any, ...]:
 
 
 def as_tuple(value: Any) -> tuple[Any, ...]:
-    """One value as a list of one; a tuple is a list already."""
+    """A tuple as it is, any other value as a tuple of one."""
     return value if isinstance(value, tuple) else (value,)
 
 
 def redrawn(rng: np.random.Generator, value: Any) -> Any:
-    """An array of the same shape and format: whole numbers from the range that it has, floating ones with its mean and spread."""
+    """A random array of the same shape and format: whole numbers from the same range, floating ones with the same mean and spread."""
     import numpy as np
 
     if isinstance(value, dict):
@@ -76,40 +76,40 @@ def redrawn(rng: np.random.Generator, value: Any) -> Any:
 
 
 def fetched(address: str, digest: str) -> bytes:
-    """The bytes of a file or of an address, which are those that the hash is of or none."""
+    """The content of a file or an address; an error if its hash is another one."""
     if not re.fullmatch(r"[0-9a-f]{64}", digest):
-        raise UsageError(f"the input {address} has no hash", do=f"write its sha256 behind it: {address}#sha256=…")
+        raise UsageError(f"the input {address} has no hash", do=f"append its sha256: {address}#sha256=…")
     if re.match(r"https?://", address):
         content = _downloaded(address, digest)
     else:
         path = located(address.removeprefix("file://"))
         content = files.read_whole(path, LARGEST)
     if (found := hashlib.sha256(content).hexdigest()) != digest:
-        raise UsageError(f"the input {address} is another file than the one that was meant", why=f"its sha256 is {found}, not {digest}")
+        raise UsageError(f"the input {address} is not the expected file", why=f"its sha256 is {found}, not {digest}")
     return content
 
 
 def located(name: str) -> Path:
-    """A file by its path: as it stands, or below a folder that packages are imported from."""
+    """A file by its path: as it is, or below a folder that packages are imported from."""
     path = Path(name)
     places = [path, *(Path(folder) / path for folder in sys.path if folder)] if not path.is_absolute() else [path]
     found = next((place for place in places if place.is_file()), None)
     if found is None:
-        raise UsageError(f"there is no input file {name}", do="name it from the folder of the definitions, or by its whole path")
+        raise UsageError(f"there is no input file {name}", do="give its path from the folder of the definitions, or its whole path")
     return found
 
 
 def picture(url: str, width: int = 224, height: int = 224) -> Any:
-    """An image from an http(s) address in that size, for models that fetch their own; what is there, since no hash is said."""
+    """An image from an http(s) address, resized, for models that fetch their own; it is not checked, because no hash is given."""
     from PIL import Image
 
     if not re.match(r"https?://", url):
-        raise UsageError(f"not an http address: {url!r:.200}", do="open a file of yours with PIL.Image.open")
+        raise UsageError(f"not an http address: {url!r:.200}", do="open a local file with PIL.Image.open")
     return Image.open(io.BytesIO(_read(url))).resize((width, height))
 
 
 def _downloaded(address: str, digest: str) -> bytes:
-    """Once; afterwards it is read where it was kept, by its hash."""
+    """Download once; later calls read the file saved under its hash."""
     folder = Path(os.environ.get(CACHE) or Path.home() / ".cache" / "steelyard" / "inputs")
     kept = folder / digest
     if kept.is_file():
@@ -122,16 +122,16 @@ def _downloaded(address: str, digest: str) -> bytes:
 
 def _read(address: str) -> bytes:
     if os.environ.get(OFFLINE):
-        raise Unsupported(f"the input {address} is not here", why="nothing is to be downloaded", do="leave --no-download out, once")
+        raise Unsupported(f"the input {address} is not here", why="--no-download is set", do="leave out --no-download once")
     try:
         with urllib.request.urlopen(address, timeout=PATIENCE) as answer:
             return bytes(answer.read(LARGEST + 1))
     except (OSError, ValueError) as error:
-        raise Unsupported(f"the input {address} cannot be had", why=f"{type(error).__name__}: {error}") from error
+        raise Unsupported(f"the input {address} cannot be downloaded", why=f"{type(error).__name__}: {error}") from error
 
 
 def decoded(content: bytes, address: str) -> Any:
-    """Raw input by the ending of its name: text, JSON, an array, several arrays in the order of their names, or the bytes."""
+    """Raw input, decoded by the ending of its name: text, JSON, an array, several arrays in the order of their names, or the bytes."""
     import numpy as np
 
     ending = address.rpartition(".")[2].lower()
@@ -156,7 +156,7 @@ def _natural(name: str) -> list[tuple[int, int | str]]:
 
 
 def unpacked(content: bytes, address: str) -> tuple[Any, ...]:
-    """Arguments that were preprocessed before, from an archive of input_0.npy, input_1.npy, …, by number and never by their order there."""
+    """Preprocessed arguments from an archive of input_0.npy, input_1.npy, …, in order of their numbers, not of the archive."""
     import numpy as np
 
     found: dict[int, Any] = {}
@@ -172,19 +172,21 @@ def unpacked(content: bytes, address: str) -> tuple[Any, ...]:
     except (tarfile.TarError, ValueError, OSError, EOFError) as error:
         raise UsageError(f"the inputs {address} cannot be read", why=f"{type(error).__name__}: {error}") from error
     if sorted(found) != list(range(len(found))) or not found:
-        raise UsageError(f"the inputs {address} are not whole", why=f"it has input {', '.join(map(str, sorted(found))) or 'none'}")
+        raise UsageError(
+            f"the inputs {address} are incomplete", why=f"the archive has input {', '.join(map(str, sorted(found))) or 'none'}"
+        )
     return tuple(_in_format(found[number], formats.get(str(number), "")) for number in sorted(found))
 
 
 def _in_format(data: Any, name: str) -> Any:
-    """What numpy has no format for was written as bits."""
+    """The data in a format that numpy lacks, which was written as bits."""
     if not name:
         return data
     return data.view(getattr(importlib.import_module("ml_dtypes"), name))
 
 
 def keep(model: str, arrays: Sequence[tuple[str, Any]]) -> None:
-    """Write the arguments of a model to its folder where they are asked for: an archive, with what formats numpy has no name for."""
+    """If asked to, write the arguments of a model to its folder: an archive, with the names of formats that numpy lacks."""
     import numpy as np
 
     if not (place := os.environ.get(KEPT)):
@@ -203,14 +205,14 @@ def keep(model: str, arrays: Sequence[tuple[str, Any]]) -> None:
 
 
 def _written(path: Path, content: bytes) -> None:
-    """A file that is there whole or not at all."""
+    """Write a file atomically."""
     part = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         part.write_bytes(content)
         part.replace(path)
     except OSError as error:
-        do = "name a folder of your own with --root-dir"
+        do = "name another folder with --root-dir"
         raise UsageError(f"cannot write {path}", why=error.strerror or str(error), do=do) from error
 
 

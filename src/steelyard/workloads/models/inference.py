@@ -29,7 +29,7 @@ class InferenceModel(Protocol):
     """The interface of a model: raw input, preprocessing, the timed call, and postprocessing."""
 
     def generate_default_inputs(self) -> Any:
-        """A raw input; a tuple of several."""
+        """A raw input, or a tuple of several."""
 
     def preprocess(self, input: Any) -> Any:
         """The argument of `forward`, or a tuple of them."""
@@ -58,7 +58,7 @@ class FunctionalModel(InferenceModel, Protocol):
 def inference(module: str, parameters: dict[str, Any], input: str, atol: float, rtol: float, be: Any, member: str) -> Task:
     """A model by its module's path, called as OpenXLA's suite does: create_model(**parameters), preprocess, forward."""
     if not module:
-        raise UsageError(f"openxla/{member} names no module", do="run it by steelyard as openxla, or give -a module=package.module")
+        raise UsageError(f"openxla/{member} names no module", do="run it with steelyard as openxla, or add -a module=package.module")
     sow(be)
     model = created(module, parameters, member)
     where = getattr(be, "where", None)
@@ -85,7 +85,7 @@ def inference(module: str, parameters: dict[str, Any], input: str, atol: float, 
 
 
 def sow(be: Any) -> None:
-    """Seed every generator that a model might draw its weights from, each time that it is made."""
+    """Seed every generator that a model might draw its weights from; called each time that a model is made."""
     import numpy as np
 
     seed = be.seed % SEEDS
@@ -98,10 +98,10 @@ def sow(be: Any) -> None:
 
 
 def created(module: str, parameters: Any, member: str) -> Any:
-    """The model; an error names what its module lacks and what to do."""
+    """Create the model; errors say what its module lacks and what to do."""
     if not isinstance(parameters, dict):
-        why, do = "-a cannot say a table", "write them into an experiment file: parameters = {batch_size = 1}"
-        raise UsageError(f"the parameters of {member} are a table, not {parameters!r:.80}", why=why, do=do)
+        why, do = "a table cannot be given with -a", "write them into an experiment file: parameters = {batch_size = 1}"
+        raise UsageError(f"the parameters of {member} must be a table, not {parameters!r:.80}", why=why, do=do)
     registry.serve("openxla")
     try:
         make = getattr(importlib.import_module(module), "create_model", None)
@@ -111,7 +111,7 @@ def created(module: str, parameters: Any, member: str) -> Any:
     except ModuleNotFoundError as error:
         missing = error.name or str(error)
         if module == missing or module.startswith(f"{missing}."):
-            do = "is its folder below --definitions, or its package installed here?"
+            do = "put its folder below --definitions, or install its package"
             raise UsageError(f"there is no module {missing}", why=f"module_path of {member} is {module}", do=do) from error
         do = f"pip install {missing.partition('.')[0]}, or put it into the model's requirements.txt and an environment"
         raise Unsupported(f"{member} needs {missing}, which is not installed here", do=do) from error
@@ -128,7 +128,7 @@ def of_definition(model: Any) -> Any:
 
 
 def place(model: Any, where: Any) -> list[Any]:
-    """PyTorch's modules that a model is or holds, moved to the device and set to inference; others move with their arrays."""
+    """The PyTorch modules of a model, moved to the device and set to inference; in other frameworks only arrays move."""
     torch = sys.modules.get("torch")
     if torch is None:
         return []
@@ -142,7 +142,7 @@ def place(model: Any, where: Any) -> list[Any]:
 
 
 def to_device(value: Any, be: Any, where: Any) -> Any:
-    """An argument with its arrays on the device, in the format that they have."""
+    """An argument with its arrays on the device, in their own format."""
     import numpy as np
 
     if be.name == "torch":
@@ -159,19 +159,17 @@ def to_device(value: Any, be: Any, where: Any) -> Any:
 
 
 def check_format(asked: str, within: set[str], answers: set[str]) -> None:
-    """Refuse a model that takes no notice of the format that it is asked for: it would be measured under another one's name.
+    """Refuse a model that ignores the requested format, because its times would be recorded under the wrong format.
 
-    One whose weights and products cannot be seen has the benefit of the doubt: it may answer in another format than it computes in.
+    A model whose weights and products cannot be seen is accepted: it may return another format than it computes in.
     """
     if (floating := within & {*FORMATS}) and asked not in floating:
         why = f"its weights and products are {' and '.join(sorted(floating))}, its answers {' and '.join(sorted(answers)) or 'none'}"
-        raise NotApplied(
-            f"data_type is {asked}, and nothing that the model computes is", why=why, do="does create_model use its data_type?"
-        )
+        raise NotApplied(f"data_type is {asked}, but the model computes nothing in it", why=why, do="use data_type in create_model")
 
 
 def looked_at(model: Any, args: tuple[Any, ...], be: Any, asked: Any, weights: tuple[Any, ...]) -> Callable[[], dict[str, Any]]:
-    """After timing: what bringing an answer back and making something of it takes, and the memory that the process came to hold."""
+    """A function for after timing: times of output transfer and postprocessing, and the memory that the process has taken."""
     ours = {theirs: name for name, theirs in FORMATS.items()}
 
     def look() -> dict[str, Any]:

@@ -27,7 +27,7 @@ SHORT_GRADIENTS = {"fp16": 0.2, "bf16": 0.4}
 
 
 def deep_gradient_share(dtype: str, mode: str) -> float | None:
-    """Behind fifty norms over a small batch correct code is off by up to 0.09 in fp16 and 0.25 in bf16."""
+    """As `gradient_share`, wider: after fifty norms over a small batch correct code is off by up to 0.09 in fp16 and 0.25 in bf16."""
     share = gradient_share(dtype, mode)
     return share if share is None else SHORT_GRADIENTS.get(canonical(dtype), share)
 
@@ -70,7 +70,7 @@ def residual_network(width: int, classes: int) -> Module:
 
 
 def residual_shapes(width: int, classes: int) -> Shapes:
-    """The weights of the network, in the order of its module, with what its norms keep."""
+    """The weights of the network and the statistics of its norms, in the order of its module."""
     found: dict[str, tuple[int, ...]] = {}
 
     def layer(name: str, at: int, filters: int, inputs: int, kernel: int) -> None:
@@ -132,18 +132,18 @@ def residual_flops(batch: int, image: int, width: int, classes: int) -> float:
 
 
 def check_statistics(values: int) -> None:
-    """Norms over too few values mean nothing."""
+    """Refuse norms over too few values."""
     if values < FEWEST_VALUES:
         raise NotApplicable(
             f"the last norms would take their statistics from {values} values, and {FEWEST_VALUES} are needed",
-            do=f"a larger batch, or images larger than {REDUCTION}",
+            do=f"use a larger batch, or images larger than {REDUCTION}",
         )
 
 
 def set_to_train(module: Module) -> None:
-    """Normalise by the statistics of the batch; the last gain of each branch begins near 0, as recipes for training have it.
+    """Normalise by the statistics of the batch; the last gain of each branch begins near 0, as in recipes for training.
 
-    At 1 each block amplifies what rounding does to the gradient, and in a short format there would be nothing left to check.
+    At 1 each block amplifies rounding errors of the gradient, and in a short format nothing could be checked.
     """
     import torch
 

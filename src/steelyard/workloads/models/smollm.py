@@ -40,11 +40,11 @@ TEXT = (
 
 @workload("pretrained/*", axes={"seq": [len(TEXT) - 1], "dtype": ["bf16"]}, tags=["pretrained", "language", "quantization"])
 def pretrained(seq: int, dtype: str, be: Any, member: str) -> Task:
-    """A model with weights that were trained, such as pretrained/smollm2, on a text that it can read, with its perplexity."""
+    """A model with trained weights, such as pretrained/smollm2, on an English text, with its perplexity."""
     if member != NAME:
         raise unknown("pretrained model", member, [NAME])
     if not 1 <= seq < len(TEXT):
-        raise UsageError(f"seq is {seq}", do=f"the text has {len(TEXT)} tokens: give 1 to {len(TEXT) - 1}")
+        raise UsageError(f"seq is {seq}", why=f"the text has {len(TEXT)} tokens", do=f"use 1 to {len(TEXT) - 1}")
     import torch
 
     from steelyard.workloads.models._gguf import GGUFFile
@@ -67,7 +67,7 @@ def pretrained(seq: int, dtype: str, be: Any, member: str) -> Task:
 
 
 def file() -> Path:
-    """Where the weights lie."""
+    """The path of the weights."""
     spec = importlib.util.find_spec(PACKAGE)
     path = Path(spec.origin).parent / FILE if spec and spec.origin else None
     if path is None or not path.is_file():
@@ -78,7 +78,7 @@ def file() -> Path:
 
 
 def _weight(held: Any, name: str) -> Any:
-    """A weight by our name; rows of queries and keys are in pairs there, and in halves here."""
+    """A weight by our name; rows of queries and keys are in pairs in the file, and in halves in our model."""
     if name in ("tokens.weight", "out.weight"):
         return held.read("token_embd.weight")
     if name == "norm.weight":

@@ -1,4 +1,4 @@
-"""A model of any source on one device: a module, its inputs and what training it needs, seeded so that two builds are equal."""
+"""A model of any source on one device: a module, its inputs and its loss, seeded so that two builds are equal."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TAGS = ("model", "library")
 SEED, SEEDS = 1337, 2**32
 DROPS = re.compile(r"drop(_?(out|path))?(_?(prob|probability|rate|p))?$|^layer_?drop$")
 ALMOST_NEVER = 1e-30
-"""A probability at which dropout draws its numbers, at the cost that it always has, and drops nothing."""
+"""A probability at which dropout draws its numbers, at its usual cost, and drops nothing."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class ModelDevice:
 
 @dataclass(frozen=True)
 class ModelRequest:
-    """Which model, and how: all that a builder may look at. `dtype` is the format that everything is converted to."""
+    """Which model to build, and how. `dtype` is the format that everything is converted to."""
 
     name: str
     test: str = "eval"
@@ -52,7 +52,7 @@ class ModelRequest:
 
 @dataclass(frozen=True)
 class Subject:
-    """A model on its device with inputs to call it with; `loss` makes one number of what it answers."""
+    """A model on its device with inputs to call it with; `loss` makes one number of its output."""
 
     module: Any
     args: tuple[Any, ...]
@@ -83,7 +83,7 @@ def sow(xla: bool, seed: int = SEED) -> None:
 def as_task(builder: Builder, ask: ModelRequest, be: Any, mode: str) -> Task:
     """A library's model as a workload: seeded weights of its own kind, drawn on the host, so that every device has the same.
 
-    Gains that begin at 0 are raised a little, or no answer would say anything about the branch behind them.
+    Gains that begin at 0 are raised a little; otherwise no answer would depend on the branch before them.
     """
     ask, xla = replace(ask, test="eval" if mode == "eval" else "train", seed=be.seed), be.name == "torch_xla"
     with be.building() as where:
@@ -113,10 +113,10 @@ def as_task(builder: Builder, ask: ModelRequest, be: Any, mode: str) -> Task:
 
 @dataclass(frozen=True)
 class Dropout:
-    """All that a module drops by chance. Every compiler draws other random numbers than eager, so answers are compared without it.
+    """The dropout of a module. Every compiler draws other random numbers than eager, so answers are compared without dropout.
 
-    Probabilities stand in layers made for it, and as numbers with a telling name in others and in the configs of transformers; one
-    that stands elsewhere is not found, and the answers then differ.
+    Probabilities are in dropout layers, and in numbers with a typical name in other layers and in configs of transformers; one
+    elsewhere is not found, and the answers then differ.
     """
 
     module: Any
@@ -128,7 +128,7 @@ class Dropout:
 
     @contextlib.contextmanager
     def stopped(self) -> Iterator[None]:
-        """For a while."""
+        """Switch dropout off within the context."""
         before = list(self._places())
         self.stop(drawing=False)
         try:
@@ -138,7 +138,7 @@ class Dropout:
                 self._set(*place)
 
     def _places(self) -> Iterator[tuple[Any, str, Any]]:
-        """Every number that says how much is dropped: whose it is, its name there, and its value."""
+        """Every probability of dropout: the object that has it, its name there, and its value."""
         from torch.nn.modules.dropout import _DropoutNd
 
         for layer in self.module.modules():
@@ -156,7 +156,7 @@ class Dropout:
 
 
 def installed(name: str) -> Any:
-    """A library, or how to get it."""
+    """Import a library; the error says how to install it."""
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
@@ -167,7 +167,7 @@ def installed(name: str) -> Any:
 
 
 def placed(module: Any, where: Any, dtype: Any) -> Any:
-    """A module elsewhere; parameters that several of its parts share stay shared, which moving to XLA alone would end."""
+    """A module moved to a device; parameters that its parts share stay shared, which `to` alone would undo on XLA."""
     shared: dict[int, list[tuple[Any, str]]] = {}
     for part in module.modules():
         for name, parameter in part._parameters.items():
@@ -180,7 +180,7 @@ def placed(module: Any, where: Any, dtype: Any) -> Any:
 
 
 def moved(value: Any, where: Any, dtype: Any = None) -> Any:
-    """The same structure with its tensors elsewhere, and floating ones in another format where one is given."""
+    """The same structure with its tensors on a device, floating ones in another format if one is given."""
     import torch
 
     def move(item: Any) -> Any:
@@ -199,7 +199,7 @@ def mapped(value: Any, change: Callable[[Any], Any]) -> Any:
 
 
 def mean_of(output: Any) -> Any:
-    """One number of any answer: its own loss, or the mean of the means of its floating tensors."""
+    """One number from any output: its own loss, or the mean of the means of its floating tensors."""
     from steelyard.backends._torch_passes import leaves
 
     loss = output.get("loss") if isinstance(output, Mapping) else None
@@ -207,5 +207,5 @@ def mean_of(output: Any) -> Any:
         return loss
     means = [item.float().mean() for item in leaves(output).values() if item.is_floating_point()]
     if not means:
-        raise NotApplicable("the model answers nothing that could be trained on")
+        raise NotApplicable("the model returns no floating-point tensor to train on")
     return sum(means[1:], start=means[0]) / len(means)

@@ -31,7 +31,7 @@ SMALL = {
     "intermediate_size": FFN, "hidden_dim": FFN, "ffn_dim": FFN, "encoder_ffn_dim": FFN, "decoder_ffn_dim": FFN, "d_ff": FFN,
     "vocab_size": VOCAB,
 }  # fmt: skip
-"""An architecture in small, by all the names that configs have for its sizes."""
+"""The sizes of a small config, by all the names that configs have for them."""
 OPTIONAL = ("head_dim", "num_key_value_heads")
 """Sizes that may be None, which means that they follow from others."""
 TOKENS = ("pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id")
@@ -41,10 +41,10 @@ PIXELS, WORDS = "pixel_values", "input_ids"
 
 
 def hub_model(ask: ModelRequest, spot: ModelDevice) -> Subject:
-    """A model by what transformers calls it, from its config with random weights; it reads random tokens, or images.
+    """A model by its name in transformers, from its config with random weights; it reads random tokens, or images.
 
     The name of a class (BertForMaskedLM) means that class with its default config, the name of an architecture (llama) a small
-    config of it, and a hub id or a folder the config that lies on this machine, else the default one of its architecture.
+    config of it, and a hub id or a folder the config that is on this machine, else the default one of its architecture.
     """
     library = installed("transformers")
     kind, source = getattr(library, ask.name, None), "default"
@@ -66,7 +66,7 @@ def hub_model(ask: ModelRequest, spot: ModelDevice) -> Subject:
 
 
 def _config(library: Any, ask: ModelRequest) -> tuple[Any, str]:
-    """A config, and where it is from, in words for the record."""
+    """A config, and its source in words for the record."""
     name, known = ask.name, library.CONFIG_MAPPING
     if name in known:
         return small(known[name], ask.seq or LENGTH), "small"
@@ -82,7 +82,7 @@ def _config(library: Any, ask: ModelRequest) -> tuple[Any, str]:
 
 
 def architecture_of(id: str, known: Iterable[str]) -> str:
-    """The architecture whose name is a part of a hub id, such as llama in meta-llama/Llama-3.2-1B; empty where none is."""
+    """The architecture whose name is a part of a hub id, such as llama in meta-llama/Llama-3.2-1B; empty if none is."""
     names = {re.sub(PARTS, "", name.lower()): name for name in known}
     words = re.split(PARTS, id.rpartition("/")[2].lower())
     spans = ("".join(words[start:end]) for start in range(len(words)) for end in range(len(words), start, -1))
@@ -90,7 +90,7 @@ def architecture_of(id: str, known: Iterable[str]) -> str:
 
 
 def small(kind: Any, seq: int) -> Any:
-    """A config of an architecture's own class with few and narrow layers, and places for all tokens."""
+    """A config of an architecture's own class with few and narrow layers, and positions for all tokens."""
     usual = kind()
 
     def known(name: str) -> bool:
@@ -127,11 +127,11 @@ def _inputs(module: Any, config: Any, ask: ModelRequest, batch: int) -> Mapping[
         return {PIXELS: images} | ({"labels": torch.randint(0, config.num_labels, (batch,))} if training else {})
     vocabulary = getattr(config, "vocab_size", None)
     if reads != WORDS or vocabulary is None:
-        raise Unsupported(f"{type(module).__name__} reads {reads}, and only models of text or of images are built here")
+        raise Unsupported(f"{type(module).__name__} reads {reads}, but only models of text or of images are supported")
     seq = ask.seq or LENGTH
     most = getattr(config, "max_position_embeddings", None)
     if isinstance(most, int) and seq > most > 0:
-        raise NotApplicable(f"{ask.name} reads at most {most} tokens, not {seq}", do=f"-a seq={most}")
+        raise NotApplicable(f"{ask.name} reads at most {most} tokens, not {seq}", do=f"use -a seq={most}")
     tokens = torch.randint(0, vocabulary, (batch, seq))
     words = (WORDS, *(["decoder_input_ids"] if config.is_encoder_decoder else []), *(["labels"] if training else []))
     return dict.fromkeys(words, tokens)
@@ -148,6 +148,6 @@ def transformers(batch: int, seq: int, dtype: str, be: Any, member: str, mode: s
     """Any model of transformers: a small one by architecture, such as transformers/llama, or a class or hub id; seeded weights.
 
     `transformers/llama`, `bert` and `gpt2` are small configs of those architectures; `transformers/BertForMaskedLM` is that
-    class with its default config, and a hub id has the config that lies on this machine, else the default of its architecture.
+    class with its default config, and a hub id has the config that is on this machine, else the default of its architecture.
     """
     return as_task(hub_model, ModelRequest(member, batch_size=batch, seq=seq, dtype=dtype), be, mode)

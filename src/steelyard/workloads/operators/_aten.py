@@ -1,4 +1,4 @@
-"""Operators by their aten schema: the overload is named, or chosen once by the arguments that are given."""
+"""Operators by their aten schema: the overload is named, or chosen once by the given arguments."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ CLASSES: dict[str, tuple[type, ...]] = {
     "Tensor": (torch.Tensor,), "int": (int,), "float": (float, int), "bool": (bool,), "number": (int, float, complex),
     "str": (str,), "Device": (torch.device,), "Generator": (torch.Generator,), **{name: (kind, int) for name, kind in CODED.items()},
 }  # fmt: skip
-"""Python values that stand for a type of a schema; a format may also be its number, as traces have it."""
+"""The Python types that each type of a schema takes; a format may also be its number, as in traces."""
 
 
 @functools.cache
 def overloads() -> dict[str, dict[str, Any]]:
-    """Every aten operator that touches tensors and numbers alone: schemas by overload by name.
+    """The schemas of every aten operator that uses only tensors and numbers, by name and overload.
 
-    Only what the dispatcher knows is listed; what TorchScript adds to that, such as saving to a file, is not.
+    Only operators of the dispatcher are listed, not those that TorchScript adds, such as saving to a file.
     """
     found: dict[str, dict[str, Any]] = {}
     for full in sorted(torch._C._dispatch_get_all_op_names()):
@@ -43,7 +43,7 @@ def overloads() -> dict[str, dict[str, Any]]:
 
 
 def split(name: str) -> tuple[str, str | None]:
-    """Operator and overload of `aten::name[.overload]`; None where the arguments decide."""
+    """Operator and overload of `aten::name[.overload]`; None if the arguments decide."""
     base, _, overload = name.removeprefix(PREFIX).partition(".")
     plain = "" if overload == "default" else overload
     if plain not in overloads().get(base, {}) and (overload or base not in overloads()):
@@ -62,18 +62,18 @@ def _full_names(base: str) -> list[str]:
 
 
 def writes(schema: Any) -> bool:
-    """Whether an argument that is also read is overwritten; buffers for the output alone do not count."""
+    """Whether an argument that is also read is overwritten; buffers only for the output do not count."""
     return any(item.alias_info is not None and item.alias_info.is_write and not item.is_out for item in schema.arguments)
 
 
 class Aten:
-    """An aten operator; `choose` settles the overload and the form of a call."""
+    """An aten operator; `choose` finds the overload and the form of a call."""
 
     def __init__(self, base: str, overload: str | None) -> None:
         self.base, self.overload, self.device = base, overload, "cpu"
 
     def build(self, described: Any = None) -> None:
-        """PARAM's way to name an overload: its schema as text; older files list the types, which say no more than the arguments do."""
+        """Use PARAM's name of an overload, its schema as text; older files list types, which the arguments have anyway."""
         if not isinstance(described, str):
             return
         try:
@@ -81,7 +81,7 @@ class Aten:
         except RuntimeError as error:
             raise UsageError(f"not an operator schema: {described!r}", why=str(error).strip().splitlines()[0]) from error
         if schema.name.removeprefix(PREFIX) != self.base:
-            raise UsageError(f"the schema is of {schema.name} and not of {PREFIX}{self.base}")
+            raise UsageError(f"the schema is for {schema.name}, not for {PREFIX}{self.base}")
         known = overloads()[self.base]
         if schema.overload_name in known:
             self.overload = schema.overload_name
@@ -89,17 +89,17 @@ class Aten:
             raise unknown("operator", f"{schema.name}.{schema.overload_name}", _full_names(self.base))
 
     def choose(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, list[Any], dict[str, Any]]:
-        """The overload itself and the arguments as it takes them: what it wants by name may have been given by place."""
+        """The overload and the arguments as it takes them: keyword-only arguments may have been given by position."""
         schema = self.schema(args, kwargs)
         places = [argument for argument in schema.arguments if not argument.kwarg_only]
         named = {argument.name: value for argument, value in zip(schema.arguments[len(places) :], args[len(places) :], strict=False)}
         if len(args) > len(schema.arguments) or set(named) & set(kwargs):
-            raise UsageError(f"{PREFIX}{self.base} is given more than it takes: {schema}")
+            raise UsageError(f"{PREFIX}{self.base} gets more arguments than it takes: {schema}")
         function = getattr(getattr(torch.ops.aten, self.base), schema.overload_name or "default")
         return function, list(args[: len(places)]), {**named, **kwargs}
 
     def schema(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        """The schema to call: the one that was named, or that takes these arguments and leaves least to its defaults."""
+        """The schema to call: the named one, or the one that takes these arguments and leaves least to its defaults."""
         known = overloads()[self.base]
         if self.overload is not None:
             return known[self.overload]
@@ -114,13 +114,13 @@ class Aten:
 
 @functools.cache
 def signatures(base: str) -> tuple[Signature, ...]:
-    """What each overload takes, in words that are quick to compare."""
+    """What each overload takes, in a form that is quick to compare."""
     return tuple(Signature.of(schema) for schema in overloads()[base].values())
 
 
 @dataclass(frozen=True)
 class Signature:
-    """The arguments of one overload: types by name, in order, how many may go by place, and which have no default."""
+    """The arguments of one overload: types by name, in order, how many may be given by position, and which have no default."""
 
     overload: str
     types: Mapping[str, str]
@@ -129,7 +129,7 @@ class Signature:
 
     @classmethod
     def of(cls, schema: Any) -> Signature:
-        """Read a schema; buffers for the output go by name alone."""
+        """Read a schema; buffers for the output are given only by name."""
         types = {item.name: str(item.real_type) for item in schema.arguments}
         required = frozenset(item.name for item in schema.arguments if not item.has_default_value())
         return cls(schema.overload_name, types, sum(not item.is_out for item in schema.arguments), required)
@@ -146,7 +146,7 @@ class Signature:
         return self.required <= set(given) and all(is_of(self.types[name], value) for name, value in given.items())
 
     def guesses(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> int:
-        """How many numbers would be taken for the code of a format, which is seldom what is meant."""
+        """How many integers would be taken for the code of a format, which is seldom intended."""
         return sum(
             type(value) is int and any(word in self.types[name] for word in CODED) for name, value in self.given(args, kwargs).items()
         )

@@ -12,7 +12,7 @@ from steelyard.errors import UsageError
 
 
 class Layer:
-    """A module of the framework, made by `build` on the device; as PARAM leaves it, in training form."""
+    """A torch module, made by `build` on the device; in training mode, as PARAM leaves it."""
 
     def __init__(self, name: str, make: Callable[..., Any]) -> None:
         self.name, self.make, self.device = name, make, "cpu"
@@ -24,15 +24,15 @@ class Layer:
             self.module = self.make(*args, **kwargs).to(self.device)
 
     def filled(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        """The module with its weights, which some kinds have only once they saw an input."""
+        """The module with its weights; lazy modules get them from a first call."""
         if self.module is None:
-            do = 'give it a build list; "build": [] builds it without arguments'
-            raise UsageError(f"{self.name} is built before it is called", do=do)
+            do = 'add a build list; "build": [] builds it without arguments'
+            raise UsageError(f"{self.name} must be built before it is called", do=do)
         if isinstance(self.module, LazyModuleMixin):
             with torch.no_grad():
                 self.module(*args, **kwargs)
         return self.module
 
     def cleanup(self) -> None:
-        """Let the weights go."""
+        """Release the weights."""
         self.module = None

@@ -1,4 +1,4 @@
-"""PARAM's embedding benchmark: bags of several tables looked up in one call of FBGEMM, where that is installed."""
+"""PARAM's embedding benchmark: bags of several tables looked up in one call of FBGEMM, if that is installed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ INPUTS = ("num_tables", "rows", "dims", "batch_size", "pooling_factor", "weighte
 
 
 def library() -> Any:
-    """FBGEMM's training module; a build for another torch loads no better than none."""
+    """FBGEMM's training module; a build for another torch fails like a missing one."""
     try:
         return importlib.import_module("fbgemm_gpu.split_table_batched_embeddings_ops_training")
     except (ImportError, OSError) as error:
@@ -85,15 +85,15 @@ class TableBatch:
     def forward(self, indices: Any, offsets: Any, weights: Any = None) -> Any:
         """The pooled rows of every table, side by side."""
         if self.op is None:
-            raise UsageError(f"{NAME} is built before it is called", do="give it a build list")
+            raise UsageError(f"{NAME} must be built before it is called", do="add a build list")
         return self.op(indices, offsets, weights)
 
     def parameters(self) -> list[Any]:
-        """The tables; their update is part of the backward pass, which hands no gradient on."""
+        """The tables; their update is part of the backward pass, which passes no gradient on."""
         return [item for name, item in self.op.named_parameters() if name.startswith("weights_") and item.numel()]
 
     def traffic(self, args: Sequence[Any]) -> float | None:
-        """The least that a call moves: each looked-up row, what says which, and the answer; None for rows of unequal length."""
+        """The least that a call moves: each looked-up row, the other arguments, and the answer; None for rows of unequal length."""
         if self.row is None:
             return None
         size, width, pooled = self.row
@@ -101,19 +101,19 @@ class TableBatch:
         return len(args[0]) * size * width + told + (len(args[1]) - 1 if pooled else len(args[0])) * width * SIZES["fp32"]
 
     def cleanup(self) -> None:
-        """Let the tables go."""
+        """Release the tables."""
         self.op = None
 
 
 def generate(spec: Mapping[str, Any], device: str, seed: int) -> tuple[list[Any], dict[str, Any], dict[str, Any]]:
-    """Indices, offsets and, if asked for, a weight per lookup, from the sizes that PARAM's iterator hands on.
+    """Indices, offsets and, if asked for, a weight per lookup, from the sizes that PARAM's iterator passes on.
 
-    `alpha` says how rows repeat: 0 as many as a bag holds, in turn; to 0.5 all rows in turn; to 1 any row alike; above, few
-    rows have most lookups. It is a keyword of the spec, or PARAM's environment variable, or 1.
+    `alpha` says how rows repeat: at 0 as many rows as a bag has, in turn; up to 0.5 all rows in turn; up to 1 all rows are equally
+    likely; above 1 few rows have most lookups. It is a keyword of the spec, or PARAM's environment variable, or 1.
     """
     places, names, drawn = arguments(spec, "cpu", seed, grad=False)
     if len(places) != len(INPUTS):
-        raise UsageError(f"{GENERATOR} takes {len(INPUTS)} arguments and got {len(places)}", do=", ".join(INPUTS))
+        raise UsageError(f"{GENERATOR} takes {len(INPUTS)} arguments and got {len(places)}", do=f"give {', '.join(INPUTS)}")
     if any(isinstance(item, Mapping) and "indices_tensor" in item for item in spec["args"]):
         do = f"name the files in the environment: {', '.join(FILES.values())}"
         raise UsageError("a config cannot name files of indices", do=do)
@@ -145,7 +145,7 @@ def lookups(count: int, length: int, rows: int, alpha: float, chance: Any) -> An
 
 
 def _from_files(weighted: bool) -> list[Any] | None:
-    """Tensors that the user's environment names; whatever a file holds besides tensors is not read."""
+    """Tensors from files that environment variables name; anything in a file besides tensors is not read."""
     names = [os.environ.get(FILES[part]) for part in ("indices", "offsets", "weights")]
     if names[0] is None or names[1] is None:
         return None

@@ -1,7 +1,7 @@
 """Looks operator names up in tables of allowed names, never by walking attributes.
 
-These are operators that a user registered, under names that nothing else has, PARAM's own names, functions that torch itself
-lists as overridable, modules of torch.nn, and aten schemas. What reads files, loads libraries or runs code is in none of these tables.
+The tables have operators that a user registered, under names that nothing else has, PARAM's own names, functions that torch itself
+lists as overridable, modules of torch.nn, and aten schemas. Nothing in them reads files, loads libraries or runs code.
 """
 
 from __future__ import annotations
@@ -34,12 +34,10 @@ ALLOWED = "an operator is a torch function that can be overridden, a torch.nn mo
 
 
 def find(name: str, registered: Mapping[str, Operator]) -> Operator:
-    """The operator of a name; what is not in the tables is refused, with the nearest name that is."""
+    """The operator of a name; a name that is not in the tables is refused, with the nearest name that is."""
     if name in registered:
         if name == _embedding.NAME or _own(name) is not None:
-            raise UsageError(
-                f"operator {name!r} is the framework's own", why="a file of yours defines it too", do="give yours another name"
-            )
+            raise UsageError(f"operator {name!r} is the framework's own", why="one of your files defines it too", do="rename yours")
         return registered[name]
     if name == _embedding.NAME:
         return Operator(name, _embedding.TableBatch, "Embedding bags of several tables in one call.", kind="fbgemm")
@@ -52,7 +50,7 @@ def find(name: str, registered: Mapping[str, Operator]) -> Operator:
 
 @functools.lru_cache(maxsize=256)
 def _refusal(name: str, registered: tuple[str, ...]) -> tuple[str, str]:
-    """The error for an unknown name; thousands of configs may share it, and to look for the nearest takes time."""
+    """The error for an unknown name; thousands of configs may share it, and looking for the nearest name takes time."""
     word = name.rpartition(".")[2]
     if name.startswith("torch.") and word in _aten.overloads():
         return f"no operator named {name!r}", f"write {_aten.PREFIX}{word}"
@@ -80,7 +78,7 @@ def _own(name: str) -> Operator | None:
 
 
 def is_in_place(name: str) -> bool:
-    """By torch's own custom: a trailing underscore, or an assignment operator of Python."""
+    """Whether a name means work in place by torch's convention: a trailing underscore, or an assignment operator of Python."""
     word = name.rpartition(".")[2]
     if word.startswith("__"):
         return word == "__setitem__" or (word.startswith("__i") and word.replace("__i", "__", 1) in dir(torch.Tensor))

@@ -29,10 +29,10 @@ SAFE_ALGEBRA = {"matmul", "vecdot", "multi_dot", "norm", "vector_norm", "matrix_
 
 
 def task_of(made: Call, mode: str, first: Mapping[int, Any]) -> Task:
-    """The call as a mode is about to run it.
+    """The call as a task in a mode.
 
-    Whatever does not require a gradient goes in by name, since positional arguments get one; tensors in lists are taken out
-    of them where a double-precision form must find them.
+    Arguments that do not require a gradient are given by name, because positional ones get one; tensors are taken out of lists
+    if a double-precision form must find them.
     """
     fn, args, kwargs = made.forward, tuple(made.args), dict(made.kwargs)
     weights = tuple(item for item in weights_of(fn) if item.requires_grad)
@@ -50,7 +50,7 @@ def task_of(made: Call, mode: str, first: Mapping[int, Any]) -> Task:
 
 
 def recorded(output: Any) -> list[Any]:
-    """Every step that was recorded for going back from an output."""
+    """Every recorded step of the backward pass from an output."""
     seen: dict[Any, None] = {}
     queue = [item.grad_fn for item in tensors(output)]
     while queue:
@@ -62,7 +62,7 @@ def recorded(output: Any) -> list[Any]:
 
 
 def without_derivative(output: Any) -> str:
-    """The reason why an output that was recorded has no backward pass, or nothing."""
+    """The reason why an output that was recorded has no backward pass; empty if it has one."""
     steps = recorded(output)
     if any("NotImplemented" in step.name() for step in steps):
         return "no derivative is written for it"
@@ -76,12 +76,12 @@ def weights_of(fn: Any) -> Iterator[Any]:
 
 
 def kept(made: Call) -> dict[int, Any]:
-    """Copies of what a call overwrites, from before the first one."""
+    """Copies of the arguments of a call that overwrites some, from before the first call."""
     return {id(item): item.detach().clone() for item in tensors([made.args, made.kwargs])} if made.in_place else {}
 
 
 def restoring(made: Call, first: Mapping[int, Any]) -> Callable[[], None] | None:
-    """Put arguments back as they were first: their numbers, and where a call changes that, their shape and strides."""
+    """A function that puts arguments back as they were first: their numbers, and if a call changes them, shape and strides."""
     pairs = [(item, first[id(item)], _lies(item)) for item in tensors([made.args, made.kwargs]) if id(item) in first]
 
     def restore() -> None:
@@ -95,7 +95,7 @@ def restoring(made: Call, first: Mapping[int, Any]) -> Callable[[], None] | None
 
 
 def _lies(item: Any) -> tuple[Any, ...]:
-    """How a tensor lies in memory, as far as it lies there in one piece."""
+    """Shape, strides and offset of a tensor; empty if its layout is not strided."""
     return (item.shape, item.stride(), item.storage_offset()) if item.layout is torch.strided else ()
 
 
@@ -113,13 +113,13 @@ def _is_constant(item: Any) -> bool:
 
 @dataclass(frozen=True)
 class TensorPlace:
-    """Where a tensor stood in nested arguments."""
+    """Where a tensor was in nested arguments."""
 
     key: int | str
 
 
 def _flattened(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
-    """The same call with every tensor an argument of its own: those with a gradient by place, all others by name."""
+    """The same call with every tensor as a separate argument: those with a gradient by position, all others by name."""
     moving: list[Any] = []
     named: dict[str, Any] = {}
 
@@ -147,10 +147,10 @@ def _flattened(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, 
 
 
 def precise(task: Task, be: Any, first: Mapping[int, Any]) -> Callable[[], Any]:
-    """The same call in double precision, where the operator has such a form.
+    """The same call in double precision, if the operator has such a form.
 
-    `first` holds overwritten arguments as they were: the answer of a call in place is its argument, which must stay as it is.
-    A call in double precision would overwrite them too, so it gets copies.
+    `first` has the overwritten arguments as they were: the answer of a call in place is its argument, which must not change.
+    The call in double precision would overwrite them too, so it gets copies.
     """
 
     def fresh(item: Any) -> Any:
@@ -169,7 +169,7 @@ def precise(task: Task, be: Any, first: Mapping[int, Any]) -> Callable[[], Any]:
 
 
 def missing(why: str) -> Callable[[], Any]:
-    """In place of a reference: the reason why there is none."""
+    """A function to use instead of a reference, which raises the reason why there is none."""
 
     def reference() -> Any:
         raise Unsupported(why)
@@ -182,19 +182,19 @@ def why_unreferenced(op: str, task: Task) -> str:
     word = op.partition("::")[2].partition(".")[0] or op.rpartition(".")[2]
     algebra = op.startswith("torch.linalg.") or word.startswith("linalg_")
     if word in NOT_UNIQUE | ILL_CONDITIONED | IN_STEPS or (algebra and word.removeprefix("linalg_") not in SAFE_ALGEBRA):
-        return f"rounding, or a free choice, may change an answer of {op}"
+        return f"rounding or an arbitrary choice may change the answer of {op}"
     arrays = [*tensors([task.args, dict(task.kwargs)]), *weights_of(task.fn)]
     if not any(item.is_floating_point() for item in arrays):
         return "there is nothing to round"
     if task.prepare is not None and any(not isinstance(item, torch.Tensor) and tensors(item) for item in task.args):
-        return "the tensors that are overwritten are in a list"
+        return "the overwritten tensors are in a list"
     return "the operator works on short formats" if any(item.dtype.itemsize == 1 and item.is_floating_point() for item in arrays) else ""
 
 
 def distance(seed: int) -> Callable[[Any], Any]:
     """A loss for outputs of any kind: the mean square distance from numbers drawn once.
 
-    The mean square alone would not move with what a norm or a softmax gives, and gradients would be nothing but rounding.
+    The mean square alone would hardly change with the output of a norm or a softmax, and gradients would be only rounding errors.
     """
     drawn: list[Any] = []
 
@@ -210,9 +210,9 @@ def distance(seed: int) -> Callable[[Any], Any]:
 
 
 def by_chance(task: Task, op: str, seed: int) -> Task:
-    """A call that draws numbers of its own: from the same start in each block, and compared with nothing.
+    """A task for a call that draws random numbers: it starts from the same seed in each block, and is not verified.
 
-    Compiled code draws other numbers from the same seed, and the same operator in another precision may.
+    Compiled code draws other numbers from the same seed, and so may the same operator in another precision.
     """
 
     @contextmanager
@@ -220,11 +220,11 @@ def by_chance(task: Task, op: str, seed: int) -> Task:
         sow(seed + APART)
         yield
 
-    return replace(task, scope=scope, unverified=f"answers of {op} are left to chance")
+    return replace(task, scope=scope, unverified=f"answers of {op} are random")
 
 
 def text_of(op: str, build: Any, made: Call) -> str:
-    """The call as a person would write it, with tensors by format and shape."""
+    """The call as a person would write it, with tensors as format and shape."""
     built = f"({', '.join(_described(build))})" if isinstance(build, Mapping) else "()" if build is not None else ""
     given = [*map(shown, made.args), *(f"{key}={shown(value)}" for key, value in made.kwargs.items())]
     text = f"{op}{built}({', '.join(given)})"
@@ -232,13 +232,13 @@ def text_of(op: str, build: Any, made: Call) -> str:
 
 
 def _described(spec: Mapping[str, Any]) -> list[str]:
-    """Build arguments as the spec gives them, since that cannot be recovered from the built module."""
+    """Build arguments as the spec gives them, because they cannot be recovered from the built module."""
     given = [("", item) for item in spec.get("args", ())] + [(f"{key}=", item) for key, item in spec.get("kwargs", {}).items()]
     return [f"{key}{shown(item.get('value', item.get('type'))) if isinstance(item, Mapping) else '?'}" for key, item in given]
 
 
 def shown(value: Any) -> str:
-    """One argument in few characters."""
+    """One argument as short text."""
     if isinstance(value, torch.Tensor):
         return f"{NAMES.get(value.dtype, str(value.dtype))}[{','.join(map(str, value.shape))}]"
     if isinstance(value, torch.dtype):

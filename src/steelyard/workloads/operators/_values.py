@@ -1,7 +1,7 @@
-"""Arguments from their descriptions: every draw comes from one seed, so that a config means the same data each time.
+"""Arguments from their descriptions: every draw comes from one seed, so that a config gives the same data each time.
 
-Without a `distribution` data are what PARAM draws: floats uniform in [0, 1), whole numbers in [-10, 10), unsigned ones in
-[0, 10), a coin for booleans, and for a shape of no dimensions one number in [-10, 10). On the meta device there is no data.
+Without a `distribution` data are drawn as by PARAM: floats uniform in [0, 1), whole numbers in [-10, 10), unsigned ones in [0, 10),
+booleans with equal chances, and for a shape of no dimensions one number in [-10, 10). On the meta device there is no data.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ LAYOUTS = {
 
 
 def arguments(spec: Spec, device: str, seed: int, *, grad: bool = True) -> tuple[list[Any], dict[str, Any], dict[str, Any]]:
-    """The positional and the named arguments of a spec, and every number that was drawn for a `value_range`, by place.
+    """The positional and the named arguments of a spec, and every number that was drawn for a `value_range`, by argument.
 
     Without `grad` no tensor requires a gradient, whatever the spec says.
     """
@@ -54,7 +54,7 @@ def format_of(name: str) -> Any:
 
 
 class Maker:
-    """One spec being turned into values, with its random numbers and the notes of what was drawn."""
+    """Turns one spec into values; has its random numbers and a record of what was drawn."""
 
     def __init__(self, spec: Spec, device: str, seed: int, grad: bool) -> None:
         self.spec, self.device, self.seed, self.grad = spec, device, seed, grad
@@ -63,12 +63,12 @@ class Maker:
 
     @functools.cached_property
     def chance(self) -> Any:
-        """Where tensors are drawn from."""
+        """The generator of tensors."""
         return torch.Generator(self.device).manual_seed(self.seed)
 
     @functools.cached_property
     def dice(self) -> random.Random:
-        """Where single numbers are drawn from."""
+        """The generator of single numbers."""
         return random.Random(self.seed)
 
     def value(self, item: Any, where: str) -> Any:
@@ -82,7 +82,7 @@ class Maker:
         return make(self, item, where)
 
     def number(self, item: Spec, where: str) -> Any:
-        """A number as it is written, or drawn between two ends, both of which can come up."""
+        """A number as it is written, or drawn between two ends, both included."""
         if "value" in item:
             return item["value"]
         low, high = _asked(item, "value_range", where)
@@ -105,7 +105,7 @@ class Maker:
         return made.requires_grad_() if wanted and self.grad else made
 
     def laid_out(self, item: Spec, dtype: Any, where: str) -> Array:
-        """The data in memory order."""
+        """The data in the described layout."""
         if "values" in item:
             made = self.fixed(item, dtype, where)
         elif "strides" in item:
@@ -122,19 +122,21 @@ class Maker:
         """A view with the given strides over as much memory as it spans."""
         shape, strides = tuple(_asked(item, "shape", where)), tuple(item["strides"])
         if len(shape) != len(strides) or any(stride < 0 for stride in strides):
-            raise UsageError(f"strides {list(strides)} do not fit shape {list(shape)}", where=where, do="one per dimension, none below 0")
+            raise UsageError(
+                f"strides {list(strides)} do not fit shape {list(shape)}", where=where, do="give one per dimension, none below 0"
+            )
         span = 1 + sum((size - 1) * stride for size, stride in zip(shape, strides, strict=True)) if 0 not in shape else 0
         return self.filled(item, (span,), dtype, where).as_strided(shape, strides)
 
     def fixed(self, item: Spec, dtype: Any, where: str) -> Array:
-        """Data that the spec itself holds."""
+        """Data that the spec itself contains."""
         wider = torch.float32 if dtype.is_floating_point and dtype.itemsize == 1 else torch.complex64 if dtype is torch.complex32 else dtype
         try:
             made = _cast(torch.tensor(item["values"], dtype=wider), dtype)
         except (TypeError, ValueError, RuntimeError) as error:
             raise UsageError(f"values do not fit a tensor of {item['dtype']}", why=str(error).splitlines()[0], where=where) from error
         if "shape" in item and tuple(item["shape"]) != tuple(made.shape):
-            raise UsageError(f"values have shape {list(made.shape)} and not {list(item['shape'])}", where=where)
+            raise UsageError(f"values have shape {list(made.shape)}, not {list(item['shape'])}", where=where)
         return made.to(self.device)
 
     def filled(self, item: Spec, shape: tuple[int, ...], dtype: Any, where: str) -> Array:
@@ -186,7 +188,7 @@ class Maker:
             target = f"kwargs.{name}" if name is not None else f"args[{place}]"
             raise UsageError(f"index: {target} has no dimension {dim}", where=where, do="name a tensor argument with a shape")
         if shape[dim] < 1:
-            raise UsageError("index: that dimension is empty, so there is nothing to point at", where=where)
+            raise UsageError("index: that dimension is empty, so no index is valid", where=where)
         if dtype.is_floating_point or dtype.is_complex or dtype is torch.bool:
             raise UsageError(f"an index is a whole number, not {item['dtype']}", where=where, do="use int64 or int32")
         if shape[dim] > torch.iinfo(dtype).max + 1:
@@ -218,7 +220,7 @@ def _normal(maker: Maker, rule: Spec, shape: tuple[int, ...], bound: int | None)
 
 
 def _zipf(maker: Maker, rule: Spec, shape: tuple[int, ...], bound: int | None) -> Array:
-    """Ranks whose frequency falls as a power: 1 and up, or places from 0 below a bound.
+    """Ranks whose frequency falls as a power: 1 and up, or indices from 0 below a bound.
 
     Drawn by inverting the sum over ranks as if it were an integral, so that neither a table nor a rejection is needed.
     """
@@ -237,7 +239,7 @@ def _arange(maker: Maker, rule: Spec, shape: tuple[int, ...], bound: int | None)
 
 
 def _permutation(maker: Maker, rule: Spec, shape: tuple[int, ...], bound: int | None) -> Array:
-    """Every number once; where more are asked for than there are, the same order over again."""
+    """Every number once; if more are asked for than there are, the same order is repeated."""
     count = math.prod(shape)
     made = torch.randperm(bound or count, device=maker.device, generator=maker.chance)
     return (made if len(made) >= count else made.repeat(-(-count // len(made))))[:count].reshape(shape)
@@ -251,7 +253,7 @@ DISTRIBUTIONS: dict[str, Draw] = {
 
 
 def _device(maker: Maker, item: Spec, where: str) -> Any:
-    """A device by name; where nothing has data, it is the one without."""
+    """A device by name; the meta device if the arguments have no data."""
     try:
         named = torch.device(_asked(item, "value", where))
         return torch.device("meta") if maker.meta else named
@@ -307,7 +309,7 @@ def _cast(made: Array, dtype: Any) -> Array:
 
 
 def _quietly(dtype: Any, make: Callable[[], Array]) -> Array:
-    """Half-precision complex numbers come with a warning that they are new, which is of no use to a user of this config."""
+    """Call `make`; hides torch's warning that half-precision complex numbers are new, which is of no use to a user of a config."""
     if dtype is not torch.complex32:
         return make()
     with warnings.catch_warnings():

@@ -23,7 +23,7 @@ Made = tuple[list[Any], dict[str, Any], dict[str, Any]]
 SMALL = {"args": [{"type": "tensor", "dtype": "float", "shape": [256, 256]}] * 2}
 USUAL = "DefaultDataGenerator"
 SEEDS, APART = 1_000_003, 32_452_843
-"""Weights and an operator's own numbers begin elsewhere than its inputs: from one seed they would be the same numbers."""
+"""Weights and an operator's own numbers have other seeds than its inputs: from one seed they would be the same numbers."""
 NUMPY_SEEDS, LARGEST_SEED = 1 << 32, 1 << 63
 NO_META = ("meta", "data-dependent", "data dependent", "not implemented", "fake tensor")
 
@@ -32,7 +32,7 @@ NO_META = ("meta", "data-dependent", "data dependent", "not implemented", "fake 
 class Call:
     """An operator that was found and built, with its arguments; `forward(*args, **kwargs)` is the call itself.
 
-    `operator` is the instance that was made, for its `backward()` and `create_grad()` where a user wrote them. `in_place`
+    `operator` is the instance that was made, for its `backward()` and `create_grad()` if a user wrote them. `in_place`
     says that the call overwrites arguments, none of which then requires a gradient.
     """
 
@@ -56,8 +56,8 @@ class DescribedCall:
     """A call as a configuration describes it, with the operators and data generators that a user registered.
 
     `build` is None for operators that are not built, an empty list for a build without arguments, else a spec. `names` are
-    those of the data generators for build and input; empty ones and PARAM's default stand for ours. A spec may also name
-    its own under `generator`. Everything is drawn from the seed.
+    those of the data generators for build and input; an empty name and PARAM's default mean ours. A spec may also name its
+    own under `generator`. Everything is drawn from the seed.
     """
 
     op: str
@@ -69,7 +69,7 @@ class DescribedCall:
     seed: int = 0
 
     def prepare(self, device: str, *, grad: bool = True) -> Call:
-        """Find the operator, build it if it is built, and make its arguments, none of which requires a gradient without `grad`."""
+        """Find the operator, build it if it needs that, and make its arguments; without `grad` none requires a gradient."""
         from steelyard.workloads.operators import _names
 
         found = _names.find(self.op, self.registered)
@@ -90,7 +90,7 @@ class DescribedCall:
         spec: Spec = self.build if isinstance(self.build, Mapping) else {}
         if not callable(make):
             if spec.get("args") or spec.get("kwargs"):
-                raise UsageError(f"{found.name} is called as it is; there is nothing to build", do="leave build out")
+                raise UsageError(f"{found.name} is called as it is; there is nothing to build", do="leave out build")
             return {}
         args, kwargs, drawn = self._generate(spec, device, self.names[0], False)
         try:
@@ -102,7 +102,7 @@ class DescribedCall:
         return {f"build.{where}": value for where, value in drawn.items()}
 
     def _generate(self, spec: Spec, device: str, name: str, grad: bool) -> Made:
-        """Arguments by the generator that was named, which for ours is the usual one or that of the embedding tables."""
+        """Arguments by the named generator: a user's, the usual one or that of the embedding tables."""
         from steelyard.workloads.operators import _embedding, _values
 
         plain = str(spec.get("generator") or name or USUAL)
@@ -116,9 +116,9 @@ class DescribedCall:
         return _values.arguments(spec, device, self.seed, grad=grad)
 
     def examine(self) -> tuple[str, str]:
-        """Why it cannot run, or why that is not known: names, build arguments and shapes are tried on a device without data.
+        """Why the call cannot run, or why that is unknown: names, build arguments and shapes are tried on a device without data.
 
-        What that device cannot do is not a mistake, nor is a missing library; users' own operators are not called.
+        A missing library is not an error, nor is something that this device cannot do; users' own operators are not called.
         """
         from steelyard.workloads.operators import _names
 
@@ -128,7 +128,7 @@ class DescribedCall:
             if found.kind in ("user", "fbgemm"):
                 return "", "an operator that is not torch's own is not called without data"
             if any(name in self.generators for name in (*self.names, *named)):
-                return "", "a user's own data generator is not asked"
+                return "", "a user's own data generator is not called"
             _called_once(self.prepare("meta"))
         except Unsupported as error:
             return "", str(error).replace("\n  ", "; ")
@@ -151,9 +151,9 @@ class DescribedCall:
 
 
 def sow(seed: int) -> None:
-    """Where random numbers begin that no argument draws: those of weights, of random operators and of users' own code.
+    """Seed the random numbers that no argument draws: those of weights, of random operators and of users' own code.
 
-    `torch.manual_seed` does this for every kind of device there could be, and takes half a millisecond over it.
+    `torch.manual_seed` seeds every kind of device there could be, which takes half a millisecond.
     """
     import torch
 
@@ -168,12 +168,12 @@ def sow(seed: int) -> None:
 def _by_user(generator: DataGenerator, spec: Spec, device: str) -> Made:
     made = generator.make(spec, device)
     if not (isinstance(made, (tuple, list)) and len(made) == 2 and isinstance(made[0], (list, tuple)) and isinstance(made[1], Mapping)):
-        raise UsageError(f"data generator {generator.name} gave {type(made).__name__}", do="return a list and a dictionary")
+        raise UsageError(f"data generator {generator.name} returned {type(made).__name__}", do="return a list and a dictionary")
     return list(made[0]), dict(made[1]), {}
 
 
 def _asks_in_place(instance: Any, input: Spec) -> bool:
-    """Some operators overwrite their argument only when told to."""
+    """Whether `inplace` is set; some operators overwrite their argument only then."""
     told = input.get("kwargs", {}).get("inplace", {})
     return bool(isinstance(told, Mapping) and told.get("value")) or bool(getattr(getattr(instance, "module", None), "inplace", False))
 
@@ -183,7 +183,7 @@ def _examine(params: Spec, loaded: Any) -> tuple[str, str]:
 
 
 def bound(instance: Any, args: list[Any], kwargs: dict[str, Any]) -> tuple[Callable[..., Any], list[Any], dict[str, Any], bool]:
-    """What is called for an operator with these arguments, without a detour; last, whether its schema says that it overwrites some."""
+    """The function to call for an operator, its arguments, and whether its schema says that it overwrites some of them."""
     import torch
 
     from steelyard.workloads.operators import _aten, _builtin
@@ -197,10 +197,10 @@ def bound(instance: Any, args: list[Any], kwargs: dict[str, Any]) -> tuple[Calla
 
 
 def _called_once(made: Call) -> None:
-    """Call it on tensors without data; it raises what the call raises.
+    """Call it on tensors without data; raises what the call raises.
 
-    A plain call takes a fifth of the time of one whose kernels are watched. What makes tensors out of nothing would make them with
-    data, so it is watched, and so is a call that fails: some part of it may have done just that.
+    A plain call takes a fifth of the time of one whose kernels are watched. A call without tensor arguments would make tensors with
+    data, so it is watched, and so is a call that fails: some part of it may have done that.
     """
     import torch
 
@@ -224,8 +224,8 @@ def _called_once(made: Call) -> None:
 def call(op: str, build: Any, input: Spec, seed: int, be: Any, mode: str = "eval", loaded: Any = None) -> Task:
     """Any operator of PyTorch or of a user, called with arguments that a configuration describes.
 
-    Modules stay in training form, as PARAM leaves them. Flops and bytes are declared if a run without data shows them. The mode
-    `call` is the bare call and, for a fixed protocol, the pass back from each of its outputs; what it does to its arguments stays.
+    Modules stay in training mode, as PARAM leaves them. Flops and bytes are declared if a run without data shows them. The mode
+    `call` is the bare call and, for a fixed protocol, the backward pass from each of its outputs; changes to its arguments stay.
     """
     from steelyard.workloads.operators import _cost, _task
 
@@ -246,7 +246,7 @@ def call(op: str, build: Any, input: Spec, seed: int, be: Any, mode: str = "eval
     elif made.kind == "fbgemm":
         task = replace(task, bytes=made.operator.traffic(made.args))
     if seen is not None and seen.random:
-        task, facts["random"] = _task.by_chance(task, op, start), "values are left to chance: only shapes and formats are compared"
+        task, facts["random"] = _task.by_chance(task, op, start), "values are random: only shapes and formats are compared"
     elif mode in ("eval", "fwd"):
         why = _task.why_unreferenced(op, task)
         task = replace(task, reference=_task.missing(why) if why else _task.precise(task, be, first))
@@ -254,7 +254,7 @@ def call(op: str, build: Any, input: Spec, seed: int, be: Any, mode: str = "eval
 
 
 def _bare(made: Call) -> Task:
-    """A call as it is, with nothing found out about it beforehand."""
+    """The task of a call as it is, which is not examined beforehand."""
     from steelyard.workloads.operators._gradient import backward_of
 
     why = "a bare call may change its arguments, so there is nothing to compare"
@@ -266,7 +266,7 @@ def _bare(made: Call) -> Task:
 
 
 def _without_data(kind: str, described: DescribedCall) -> tuple[Call | None, Steps | None]:
-    """The same call on the device without data and what it did there, where it can be made there."""
+    """The same call on the device without data and what it did there, or None if it cannot run there."""
     if kind in ("user", "fbgemm") or "generator" in described.input:
         return None, None
     try:
@@ -276,7 +276,7 @@ def _without_data(kind: str, described: DescribedCall) -> tuple[Call | None, Ste
 
 
 def _no_backward(made: Call, without_data: Call | None, mode: str) -> str:
-    """Why a mode with gradients means nothing for a call, or nothing; what only data can tell is found at the first call."""
+    """Why a call cannot run in a mode with gradients, or empty; what only data can show is found at the first call."""
     import torch
 
     from steelyard.backends._torch_modes import tensors
@@ -285,12 +285,12 @@ def _no_backward(made: Call, without_data: Call | None, mode: str) -> str:
     if made.in_place:
         return "it overwrites its argument"
     if mode == "train" and any(item.is_complex() for item in tensors([made.args, made.kwargs])):
-        return "training is of real numbers"
+        return "training needs real numbers"
     if mode == "fwd" or without_data is None:
         return ""
     with torch.enable_grad():
         output = without_data.forward(*without_data.args, **without_data.kwargs)
     why = _task.without_derivative(output)
     if not why and mode == "train" and not any(item.is_floating_point() for item in tensors([output])):
-        return "training is of real numbers"
+        return "training needs real numbers"
     return why

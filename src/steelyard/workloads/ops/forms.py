@@ -1,4 +1,4 @@
-"""Operators and layers are written once for all frameworks: only the function that is timed belongs to one."""
+"""Operators and layers are written once for all frameworks: only the function that is timed differs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from steelyard.backends.base import Backend as Backend
 else:
     Backend = Any
-    """For annotations; the class itself would import numpy, and a listing imports no framework."""
+    """For annotations; importing the class would import numpy, and a listing imports no framework."""
 
 operator = functools.partial(workload, backend=("torch", "numpy"), modes=("eval", "fwd", "bwd"))
 """A workload for both frameworks that has gradients."""
@@ -23,13 +23,13 @@ trainable = functools.partial(operator, modes=("eval", "fwd", "bwd", "train"))
 EVERYWHERE = ("torch", "numpy", "jax", "tensorflow")
 
 Form = Callable[[Any], Callable[..., Any]]
-"""Gives the function that is timed; its argument is the framework, imported no earlier than that."""
+"""Returns the function that is timed; its argument is the framework, which is imported only then."""
 Shared = Callable[[Space], Callable[..., Any]]
-"""The same for all frameworks but torch at once."""
+"""Returns the function that is timed for every framework but torch."""
 
 
 def form(be: Backend, torch: Form, numpy: Form | None = None, shared: Shared | None = None) -> Callable[..., Any]:
-    """The function of the framework that this backend runs; `shared` serves all but torch that have no function of their own here."""
+    """The function in this backend's framework; `shared` is used for frameworks other than torch that have no separate function."""
     if be.name == "numpy" and numpy is not None:
         return numpy(importlib.import_module("numpy"))
     if be.name in SPACES and shared is not None:

@@ -31,7 +31,7 @@ def sum(m: int, n: int, dtype: str, be: Backend) -> Task:
     sizes={"small": {"m": 32, "n": 128}, "h200": {"m": 32768, "n": 8192}},
 )
 def cumsum(m: int, n: int, dtype: str, be: Backend) -> Task:
-    """Running sum of each row; memory bound, or bound by the chain of additions. In half precision long rows drift and are found wrong."""
+    """Running sum of each row; memory bound, or bound by the chain of additions. In half precision long rows drift and come out wrong."""
     fn = form(be, lambda torch: torch.cumsum, lambda np: np.cumsum)
     x = be.randn(m, n, dtype=dtype)
     return Task(fn, (x, -1), flops=float(m * (n - 1)), bytes=size(dtype, m * n, m * n), items=m)
@@ -49,16 +49,16 @@ def largest(np: Any) -> Callable[..., Array]:
     sizes={"small": {"m": 8, "n": 128}, "h200": {"m": 4096, "n": 131072, "k": 64, "dtype": "bf16"}},
 )
 def topk(m: int, n: int, k: int, dtype: str, be: Backend) -> Task:
-    """Largest k of each row in order; bound by comparisons. Places are made but not returned, since ties leave them open."""
+    """Largest k of each row in order; bound by comparisons. Indices are computed but not returned, because ties make them ambiguous."""
     if k > n:
-        raise NotApplicable(f"a row of n={n} has no k={k} largest")
+        raise NotApplicable(f"k={k} is more than the n={n} values of a row")
     fn = form(be, lambda torch: lambda x, k: torch.topk(x, k)[0], largest)
     x = be.randn(m, n, dtype=dtype)
     return Task(fn, (x, k), flops=0.0, bytes=size(dtype, m * n, m * k) + size(INDEX, m * k), items=m)
 
 
 def ordered(torch: Any) -> Callable[..., tuple[Array, Array]]:
-    """Values and places in torch, as a plain tuple."""
+    """Values and indices in torch, as a plain tuple."""
 
     def ordered(x: Array) -> tuple[Array, Array]:
         values, places = torch.sort(x, dim=-1, stable=True)
@@ -68,7 +68,7 @@ def ordered(torch: Any) -> Callable[..., tuple[Array, Array]]:
 
 
 def ordered_numpy(np: Any) -> Callable[..., tuple[Array, Array]]:
-    """Values and places in numpy."""
+    """Values and indices in numpy."""
 
     def ordered(x: Array) -> tuple[Array, Array]:
         places = np.argsort(x, axis=-1, kind="stable")
@@ -85,7 +85,7 @@ def ordered_numpy(np: Any) -> Callable[..., tuple[Array, Array]]:
     sizes={"small": {"m": 4, "n": 64}, "h200": {"m": 4096, "n": 16384, "dtype": "bf16"}},
 )
 def sort(m: int, n: int, dtype: str, be: Backend) -> Task:
-    """Stable sort of each row with places; bound by comparisons, or by passes over memory in a radix sort."""
+    """Stable sort of each row with indices; bound by comparisons, or by passes over memory in a radix sort."""
     fn = form(be, ordered, ordered_numpy)
     x = be.randn(m, n, dtype=dtype)
     return Task(fn, (x,), flops=0.0, bytes=size(dtype, m * n, m * n) + size(INDEX, m * n), items=m)

@@ -1,7 +1,7 @@
-"""What ncu and nsys start: the inputs of one operator, called between NVTX ranges that the tools can look for.
+"""The program that ncu and nsys start: calls the inputs of one operator, between NVTX ranges that the tools can find.
 
 `python -m steelyard.dialects.param.shim.batch -f FILE` writes no results; the tool around it does. FILE is the original's
-run_batch file, with what only we know under the key `steelyard`, which may be absent.
+run_batch file, with our own settings under the key `steelyard`, which may be absent.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run a batch; an input that fails is reported by its id, does not affect others, and changes the exit code."""
     parser = argparse.ArgumentParser(prog=BATCH_COMMAND, description=(__doc__ or "").splitlines()[0])
     parser.add_argument("-f", "--file", required=True, help="the batch, as JSON")
-    parser.add_argument("-v", "--verbose", action="store_true", help="say what runs")
+    parser.add_argument("-v", "--verbose", action="store_true", help="print what runs")
     asked = parser.parse_args(argv)
     try:
         failed = run(read(Path(asked.file)), asked.verbose)
@@ -41,7 +41,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def read(file: Path) -> Measure:
-    """A batch file; the error for a handwritten one names what is missing."""
+    """Read a batch file; the error for a handwritten one names what is missing."""
     try:
         return _job(json.loads(file.read_text(encoding="utf-8")))
     except KeyError as error:

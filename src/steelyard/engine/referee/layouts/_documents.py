@@ -1,4 +1,4 @@
-"""YAML and JSON that problems are written in, read by the conductor: a worker has no parser for YAML, and needs none."""
+"""Read the YAML and JSON that problems are written in; only the conductor does, because workers have no YAML parser."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def read_json(path: Path) -> Mapping[str, Any]:
 
 
 def json_lines(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """The objects of a file with one in each line, with their places."""
+    """The objects of a file that has one in each line, each with its file and line number."""
     for number, line in enumerate(files.read_text(path, files.SHEET).splitlines(), 1):
         if line.strip():
             where = f"{path}:{number}"
@@ -30,16 +30,16 @@ def json_lines(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
 
 
 def table(data: Any, where: str) -> Mapping[str, Any]:
-    """Data that must be a table of names."""
+    """Return data that must be a table of names, or raise."""
     if not isinstance(data, dict) or not all(isinstance(key, str) for key in data):
         raise UsageError("not a table of names and values", where=where)
     return data
 
 
 def text_of(data: Mapping[str, Any], key: str, where: str) -> str:
-    """A text that must be there."""
+    """Return a text that must be there, or raise."""
     value = data.get(key)
     if not isinstance(value, str) or not value:
-        what = f"{key} is missing" if key not in data else f"{key} is no text"
+        what = f"{key} is missing" if key not in data else f"{key} is not a text"
         raise UsageError(what, do=f'write "{key}": "…"', where=where)
     return value

@@ -19,7 +19,7 @@ from steelyard.errors import UsageError, did_you_mean
 from steelyard.model.dtypes import canonical
 
 FACTS = "facts"
-"""The attribute in which a seated candidate says what the caller may put into the facts of its ruling."""
+"""The attribute of a loaded candidate with facts for its ruling."""
 SPELLINGS = {
     "fp64": "float64", "fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "fp8e4m3": "float8_e4m3fn", "fp8e5m2": "float8_e5m2",
     "fp8e4m3fnuz": "float8_e4m3fnuz", "fp8e5m2fnuz": "float8_e5m2fnuz", "fp8e8m0": "float8_e8m0fnu",
@@ -27,23 +27,23 @@ SPELLINGS = {
 
 
 def load(path: str | Path) -> ModuleType:
-    """A user's file as a new module of this process, with its folder to import from."""
+    """Load a user's file as a new module of this process, which may import from its folder."""
     return registry.load_file(path, again=True)
 
 
 class TaskModules:
-    """Finds modules of a task by the names that the task gives its files, wherever these lie."""
+    """Finds modules of a task by the names that the task gives its files, wherever these are."""
 
     def __init__(self, files: Mapping[str, str]) -> None:
         self.files = files
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> importlib.machinery.ModuleSpec | None:
-        """As Python's import system asks."""
+        """The spec of a task's module, for Python's import system; None for other names."""
         return importlib.util.spec_from_file_location(name, self.files[name]) if name in self.files else None
 
 
 def importable(files: Mapping[str, str]) -> None:
-    """Let users' code import these files by name, and no longer those that were given before; Python's own modules and the frameworks
+    """Let users' code import these files by name, and no longer those of the last call; Python's own modules and the frameworks
     keep their names."""
     taken = sys.stdlib_module_names | registry.frameworks()
     modules = {name.removesuffix(".py"): path for name, path in files.items() if name.endswith(".py")}
@@ -58,14 +58,14 @@ def member(module: ModuleType, name: str) -> Callable[..., Any]:
     """A function or class of a loaded file."""
     found = getattr(module, name, None)
     if not callable(found):
-        what = f"no {name!r} in it" if found is None else f"{name!r} in it cannot be called"
+        what = f"it has no {name!r}" if found is None else f"{name!r} cannot be called"
         raise UsageError(what, do=did_you_mean(name, vars(module)), where=str(module.__file__))
     called: Callable[..., Any] = found
     return called
 
 
 def seed_all(seed: int) -> None:
-    """Seed every generator that users' inputs come from; torch and numpy only where they are loaded already."""
+    """Seed every generator that users' inputs come from; torch and numpy only if they are loaded already."""
     random.seed(seed)
     if torch := sys.modules.get("torch"):
         torch.manual_seed(seed % 2**63)
@@ -74,8 +74,8 @@ def seed_all(seed: int) -> None:
 
 
 def seeded(make: Callable[[], Any], seed: int) -> Any:
-    """What a function draws under a seed; asked again if it was the one to import the library, or to wake the device, whose generator
-    it uses."""
+    """What a function draws under a seed; it is called again if its first call imported the library, or woke the device, whose
+    generator it uses."""
     before = _generators()
     _seed_awake(seed)
     made = make()
@@ -86,15 +86,15 @@ def seeded(make: Callable[[], Any], seed: int) -> Any:
 
 
 def _generators() -> list[bool]:
-    """Which libraries are loaded that have generators, and which devices are awake that have."""
+    """Which libraries with generators are loaded, and which devices with generators are awake."""
     torch = sys.modules.get("torch")
     awake = [kind.is_initialized() for kind in (torch.cuda, torch.xpu)] if torch else []
     return [torch is not None, "numpy" in sys.modules, *awake]
 
 
 def _seed_awake(seed: int) -> None:
-    """Seed the generators that there are. Torch's own way also notes the seed for devices that are asleep, with a trace of who asked: that
-    takes as long as drawing a hundred thousand numbers."""
+    """Seed the generators that exist. `torch.manual_seed` also notes the seed for sleeping devices, with a stack trace, which takes as
+    long as drawing a hundred thousand numbers."""
     torch = sys.modules.get("torch")
     if torch is None or any(_generators()[2:]) or torch.backends.mps.is_available():
         seed_all(seed)
@@ -106,7 +106,7 @@ def _seed_awake(seed: int) -> None:
 
 
 def moved(value: Any, device: str, dtype: Any = None) -> Any:
-    """Tensors on a device, through tuples, lists and dicts; with `dtype`, floating ones in that format. All else stays as it is."""
+    """Move tensors to a device, also in tuples, lists and dicts; with `dtype`, floating ones get that format. All else stays as it is."""
     torch = sys.modules.get("torch")
     if torch and isinstance(value, torch.Tensor):
         cast = dtype if dtype is not None and value.is_floating_point() else None
@@ -124,12 +124,12 @@ def moved(value: Any, device: str, dtype: Any = None) -> Any:
 def several(value: Any, what: str, where: str) -> Sequence[Any]:
     """The inputs of one call, which must come as a tuple or list."""
     if not isinstance(value, (tuple, list)):
-        raise UsageError(f"{what} gave {type(value).__name__}", do="return a tuple or list of the inputs of one call", where=where)
+        raise UsageError(f"{what} gave {type(value).__name__}", do="return a tuple or list with the inputs of one call", where=where)
     return value
 
 
 def torch_dtype(name: str) -> Any:
-    """Torch's format of any usual name."""
+    """Torch's dtype for any usual name."""
     import torch
 
     plain = canonical(name)
@@ -137,13 +137,13 @@ def torch_dtype(name: str) -> Any:
 
 
 def noted(call: Callable[..., Any], **facts: str) -> Callable[..., Any]:
-    """A function of ours with facts about how it came to be, for the caller."""
+    """Attach facts about how a function was made to it, for the caller."""
     setattr(call, FACTS, facts)
     return call
 
 
 def written(sources: Mapping[str, str], where: str) -> Path:
-    """A new folder of this process with these files in it; it is removed when the process ends."""
+    """Write these files to a new folder of this process, which is removed when the process ends."""
     folder = Path(tempfile.mkdtemp(prefix="steelyard-sources-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     for name, text in sources.items():
@@ -154,8 +154,8 @@ def written(sources: Mapping[str, str], where: str) -> Path:
 
 
 def inside(name: str, where: str) -> PurePosixPath:
-    """A relative path that stays in its folder, whatever a file says."""
+    """A path from a file as a relative path; raises if it leaves its folder."""
     path = PurePosixPath(name)
     if not name or "\0" in name or path.is_absolute() or ".." in path.parts or "\\" in name or not path.parts:
-        raise UsageError(f"path {name!r} leaves its folder", do="write a path below it, without ..", where=where)
+        raise UsageError(f"path {name!r} leaves its folder", do="use a path below the folder, without ..", where=where)
     return path

@@ -1,4 +1,4 @@
-"""What a Python file defines, and what its contract says, read from its text: nothing of it is executed."""
+"""What a Python file defines, and what its contract says, read from its text: none of it is executed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BETWEEN = "::"
 
 @dataclass(frozen=True)
 class Outline:
-    """The names that a file binds at its top level; `open` where a star import may bind any other."""
+    """The names that a file binds at its top level; `open` if a star import may bind others."""
 
     path: Path
     functions: tuple[str, ...] = ()
@@ -34,27 +34,27 @@ class Outline:
         return self.open or self.names.issuperset(names)
 
     def need(self, name: str, do: str) -> str:
-        """A name that must be there."""
+        """Return a name that must be there, or raise."""
         if not self.has(name):
-            raise UsageError(f"no {name!r} in it", do=do, where=str(self.path))
+            raise UsageError(f"it has no {name!r}", do=do, where=str(self.path))
         return name
 
 
 def split(path: str) -> tuple[Path, str]:
-    """File and name of `FILE.py::name`; the name is empty where none is given."""
+    """File and name of `FILE.py::name`; the name is empty if none is given."""
     file, _, name = path.partition(BETWEEN)
     if name and not name.isidentifier():
-        raise UsageError(f"{name!r} is no name", do="write FILE.py::name", where=file)
+        raise UsageError(f"{name!r} is not a name", do="write FILE.py::name", where=file)
     return files.expanded(file, "the file"), name
 
 
 def outline(path: Path) -> Outline:
-    """Read what a Python file defines; one that Python could not read is the user's error."""
+    """Read what a Python file defines; a syntax error in it is a `UsageError`."""
     return outline_of(files.read_text(path), path)
 
 
 def outline_of(text: str, path: Path) -> Outline:
-    """The same for text that stands in another file."""
+    """The same for text that is part of another file."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -74,7 +74,7 @@ def outline_of(text: str, path: Path) -> Outline:
 
 
 def outlined(path: Path) -> Outline | None:
-    """The same for a file that may be anything: None where it is no Python."""
+    """The same for any file: None if it is not Python."""
     try:
         return outline(path) if path.suffix == ".py" and path.is_file() else None
     except (UsageError, OSError):
@@ -82,7 +82,7 @@ def outlined(path: Path) -> Outline | None:
 
 
 def _top(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
-    """Statements of the top level, those under `if`, `try` and `with` too."""
+    """Statements of the top level, including those under `if`, `try` and `with`."""
     for node in body:
         yield node
         if isinstance(node, (ast.If, ast.Try, ast.With)):
@@ -109,20 +109,20 @@ def _contract(nodes: Sequence[ast.stmt], path: Path) -> Mapping[str, Any]:
                 found = None
             if not isinstance(found, dict) or not all(isinstance(key, str) for key in found):
                 do = f'write {CONTRACT} = {{"in_place": True}}'
-                raise UsageError(f"{CONTRACT} is not a literal", why="it is read, and not executed", do=do, where=where)
+                raise UsageError(f"{CONTRACT} is not a literal", why="the file is read, not executed", do=do, where=where)
             return found
     return {}
 
 
 def under_contract(problem: Problem, told: Mapping[str, Any], where: str = "") -> Problem:
-    """A problem with what a contract says laid over it: the parts of a Contract by name, and `rtol` and `atol`."""
+    """Apply what a contract says to a problem: the parts of a Contract by name, and `rtol` and `atol`."""
     kinds: dict[str, Any] = {"in_place": bool, "reuses_output": bool, "fills_outputs": bool, "threads": int, "precision": str}
     known = [part.name for part in fields(Contract)]
     changes: dict[str, Any] = {}
     for key, value in told.items():
         if key in TOLERANCES:
             if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < float("inf"):
-                raise UsageError(f"{key} of the contract is no tolerance: {value!r}", do="write a number from 0 up", where=where)
+                raise UsageError(f"{key} of the contract is not a tolerance: {value!r}", do="write a number of at least 0", where=where)
             problem = replace(problem, rtol=float(value)) if key == "rtol" else replace(problem, atol=float(value))
             continue
         if key not in known:
@@ -130,7 +130,7 @@ def under_contract(problem: Problem, told: Mapping[str, Any], where: str = "") -
         if key == "persistent":
             value = _numbers(value, where)
         elif not isinstance(value, kinds[key]) or (kinds[key] is int and (isinstance(value, bool) or value < 1)):
-            raise UsageError(f"{key} of the contract cannot be {value!r}", do=f"it is a {kinds[key].__name__}", where=where)
+            raise UsageError(f"{key} of the contract cannot be {value!r}", do=f"write a {kinds[key].__name__}", where=where)
         if key == "precision" and value and value not in PRECISIONS:
             raise unknown("precision", value, PRECISIONS, where=where)
         changes[key] = value
@@ -139,12 +139,12 @@ def under_contract(problem: Problem, told: Mapping[str, Any], where: str = "") -
 
 def _numbers(value: Any, where: str) -> tuple[int, ...]:
     if not isinstance(value, (list, tuple)) or not all(type(item) is int and item >= 0 for item in value):
-        raise UsageError(f"persistent of the contract cannot be {value!r}", do="it lists the numbers of inputs, from 0", where=where)
+        raise UsageError(f"persistent of the contract cannot be {value!r}", do="list the numbers of inputs, from 0", where=where)
     return tuple(value)
 
 
 def chosen(problems: Sequence[Problem], only: Sequence[str], names: Mapping[str, Sequence[int]]) -> list[Problem]:
-    """Those problems that `only` names, in their own order; `names` has the places that each name stands for."""
+    """The problems that `only` names, in their own order; `names` has the places of each name's problems."""
     if not only:
         return list(problems)
     for word in only:

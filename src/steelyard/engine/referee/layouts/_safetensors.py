@@ -1,4 +1,4 @@
-"""One array out of a safetensors file: a header in JSON, and bytes; nothing in it is executed."""
+"""Read one array from a safetensors file: a header in JSON, and bytes; nothing in it is executed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DTYPES = {
 
 
 def read(path: Path, key: str) -> Any:
-    """The tensor of a name, on the host."""
+    """The tensor with this name, on the host."""
     import torch
 
     with files.open_named(path) as file:
@@ -32,10 +32,10 @@ def read(path: Path, key: str) -> Any:
         try:
             header = json.loads(file.read(size))
         except (ValueError, RecursionError):
-            raise _broken(path, "its header is no JSON") from None
+            raise _broken(path, "its header is not JSON") from None
         if not isinstance(header, dict) or key not in header:
             names = ", ".join(sorted(map(str, header))[:8]) if isinstance(header, dict) else "nothing"
-            raise UsageError(f"no array {key!r} in it", do=f"it has {names}", where=str(path))
+            raise UsageError(f"it has no array {key!r}", do=f"it has {names}", where=str(path))
         dtype, shape, (begin, end) = _entry(header[key], path)
         form = torch_dtype(dtype)
         if begin < 0 or end - begin != math.prod(shape) * form.itemsize or 8 + size + end > whole:
@@ -49,10 +49,10 @@ def _entry(entry: Any, path: Path) -> tuple[str, Sequence[int], Sequence[int]]:
     try:
         dtype, shape, ends = DTYPES[entry["dtype"]], entry["shape"], entry["data_offsets"]
     except (KeyError, TypeError):
-        raise _broken(path, "an array in it has no dtype, shape and data_offsets that are known here") from None
+        raise _broken(path, "an array in it lacks a known dtype, or its shape or data_offsets") from None
     whole = [*shape, *ends] if isinstance(shape, list) and isinstance(ends, list) and len(ends) == 2 else [None]
     if not all(type(number) is int and 0 <= number < 2**62 for number in whole):
-        raise _broken(path, "a shape or an offset in it is no number")
+        raise _broken(path, "a shape or an offset in it is not a number")
     return dtype, shape, ends
 
 

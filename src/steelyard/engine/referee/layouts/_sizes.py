@@ -1,4 +1,4 @@
-"""Sizes of arrays from named axes: constants, those that a workload gives, and arithmetic over these, read without running anything."""
+"""Sizes of arrays from named axes: constants, a workload's values, and arithmetic over these, read without running anything."""
 
 from __future__ import annotations
 
@@ -33,28 +33,28 @@ def resolve(axes: Mapping[str, Any], given: Mapping[str, Any], where: str) -> di
         else:
             raise UsageError(f"axis {name} is not const, var or expr", where=where)
         if type(value) is not int or not 0 <= value < LARGEST:
-            raise UsageError(f"axis {name} has no size: {value!r}", do="give it a whole number", where=where)
+            raise UsageError(f"axis {name} has no size: {value!r}", do="write a whole number", where=where)
         found[name] = value
     return found
 
 
 def shape(listed: Any, axes: Mapping[str, int], what: str, where: str) -> list[int] | None:
-    """A shape in numbers; None for what is no array."""
+    """A shape in numbers; None if there is none, because the value is not an array."""
     if listed is None:
         return None
     if not isinstance(listed, list):
-        raise UsageError(f"shape of {what} is no list of axes", where=where)
+        raise UsageError(f"shape of {what} is not a list of axes", where=where)
     return [size if type(size) is int and size >= 0 else calculate(str(size), axes, where) for size in listed]
 
 
 def calculate(text: str, axes: Mapping[str, int], where: str) -> int:
-    """The number that an expression over axes stands for."""
+    """The value of an expression over axes."""
     if len(text) > LONGEST:
-        raise UsageError(f"an expression has at most {LONGEST} characters", where=where)
+        raise UsageError(f"an expression has more than {LONGEST} characters", where=where)
     try:
         tree = ast.parse(text.strip(), mode="eval")
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        raise UsageError(f"{text[:60]!r} is no size", do=REMEDY, where=where) from None
+        raise UsageError(f"{text[:60]!r} is not a size", do=REMEDY, where=where) from None
     return _value(tree.body, axes, where, 0)
 
 
@@ -76,7 +76,7 @@ def _value(node: ast.expr, axes: Mapping[str, int], where: str, depth: int) -> i
             case ast.BinOp(op=ast.Div()):
                 over, under = inner([node.left, node.right])
                 if over % under:
-                    raise UsageError(f"{over} / {under} is no whole number", do="write // to round down", where=where)
+                    raise UsageError(f"{over} / {under} is not a whole number", do="use // to round down", where=where)
                 value = over // under
             case ast.BinOp() if type(node.op) in SIGNS:
                 value = SIGNS[type(node.op)](*inner([node.left, node.right]))
@@ -85,7 +85,7 @@ def _value(node: ast.expr, axes: Mapping[str, int], where: str, depth: int) -> i
     except ZeroDivisionError:
         raise UsageError("an expression divides by zero", where=where) from None
     if value is None:
-        raise UsageError(f"{ast.unparse(node)[:60]!r} cannot stand in a size", do=REMEDY, where=where)
+        raise UsageError(f"{ast.unparse(node)[:60]!r} is not allowed in a size", do=REMEDY, where=where)
     if abs(value) >= LARGEST:
         raise UsageError("an expression gives too large a size", where=where)
     return int(value)

@@ -1,7 +1,7 @@
 """Arguments of operators as traces write them, such as `((T([4, 8], f16), 2), {'dtype': f32})`, read without running anything.
 
 They become plain values: a tensor is `{"tensor": [shape, dtype, strides]}`, a tuple `{"tuple": […]}`, a dict `{"dict": {…}}`; formats,
-devices and numbers without end have a word of their own. Python's own parser reads them; whatever else it knows is refused.
+devices, infinity and NaN have their own keys. Python's parser reads the text; any other syntax is refused.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ class TracedCall:
 
 
 def operator_name(text: str) -> str:
-    """An operator as `add.Tensor`, of `aten.add.Tensor` or `aten::add.Tensor`; empty for what is none."""
+    """An operator as `add.Tensor`, from `aten.add.Tensor` or `aten::add.Tensor`; empty if the text is not an operator."""
     found = NAME.fullmatch(text.strip())
     return f"{found[1]}.{found[2] or 'default'}" if found else ""
 
 
 def calls(text: str, where: str) -> Iterator[TracedCall]:
-    """The calls that a trace lists; a mistake in it is named by its line."""
+    """The calls that a trace lists; errors name the line."""
     operator = ""
     for number, line in enumerate(text.splitlines(), 1):
         place, line = f"{where}:{number}", line.strip()
@@ -60,17 +60,17 @@ def calls(text: str, where: str) -> Iterator[TracedCall]:
         if line.startswith(OPERATOR):
             operator = operator_name(line.removeprefix(OPERATOR))
             if not operator:
-                raise UsageError(f"{line[:60]!r} names no operator", do="write Operator: aten.add.Tensor", where=place)
+                raise UsageError(f"{line[:60]!r} does not name an operator", do="write Operator: aten.add.Tensor", where=place)
         elif (found := LINE.fullmatch(line)) and operator:
             yield call(operator, int(found[1]), found[2], place)
         else:
             raise UsageError(
-                f"{line[:60]!r} is no line of a trace", do=f"write Operator: aten.add.Tensor, then cnt: 1, {REMEDY[6:]}", where=place
+                f"{line[:60]!r} is not a line of a trace", do=f"write Operator: aten.add.Tensor, then cnt: 1, {REMEDY[6:]}", where=place
             )
 
 
 def call(operator: str, count: int, text: str, where: str) -> TracedCall:
-    """One call, by the text of its arguments."""
+    """One call from the text of its arguments."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -78,12 +78,12 @@ def call(operator: str, count: int, text: str, where: str) -> TracedCall:
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         tree = None
     if not isinstance(tree, ast.Tuple) or len(tree.elts) != 2:
-        raise UsageError(f"{text[:60]!r} are no arguments", do=REMEDY, where=where)
+        raise UsageError(f"{text[:60]!r} are not arguments", do=REMEDY, where=where)
     if any(isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == SPARSE for node in _few(tree, where)):
-        return TracedCall(operator, count, [], {}, text, "a sparse tensor in it is not drawn here")
+        return TracedCall(operator, count, [], {}, text, "it has a sparse tensor, which cannot be drawn here")
     args, kwargs = (_value(node, where, 0) for node in tree.elts)
     if not isinstance(args, dict) or "tuple" not in args or not isinstance(kwargs, dict) or "dict" not in kwargs:
-        raise UsageError(f"{text[:60]!r} is no tuple of arguments and a dict of named ones", do=REMEDY, where=where)
+        raise UsageError(f"{text[:60]!r} is not a tuple of arguments and a dict of named ones", do=REMEDY, where=where)
     return TracedCall(operator, count, args["tuple"], kwargs["dict"], text)
 
 
@@ -121,7 +121,7 @@ def _value(node: ast.expr, where: str, depth: int) -> Any:
             return _tensor(shape, dtype, [*more, *(word.value for word in named if word.arg == "stride")], len(more) + len(named), where)
         case ast.Call(func=ast.Attribute(value=ast.Name(id="torch"), attr="device"), args=[ast.Constant(value=str() as text)], keywords=[]):
             return _word(text)
-    raise UsageError(f"{ast.unparse(node)[:60]!r} cannot stand in a trace", do=REMEDY, where=where)
+    raise UsageError(f"{ast.unparse(node)[:60]!r} is not allowed in a trace", do=REMEDY, where=where)
 
 
 def _tensor(shape: ast.expr, dtype: ast.expr, strides: list[ast.expr], given: int, where: str) -> dict[str, Any]:
@@ -129,7 +129,7 @@ def _tensor(shape: ast.expr, dtype: ast.expr, strides: list[ast.expr], given: in
     steps = _sizes(strides[0]) if strides else None
     plain = isinstance(form, dict) and "dtype" in form
     if sizes is None or not plain or len(strides) != given or (strides and (steps is None or len(steps) != len(sizes))):
-        raise UsageError("a tensor has a shape, a dtype and perhaps strides", do="write T([4, 8], f16, stride=(1, 4))", where=where)
+        raise UsageError("a tensor needs a shape, a dtype and perhaps strides", do="write T([4, 8], f16, stride=(1, 4))", where=where)
     return {"tensor": [sizes, form["dtype"], steps]}
 
 
@@ -151,12 +151,12 @@ def _negative(value: Any, node: ast.expr, where: str) -> Any:
     if value == {"number": "inf"}:
         return {"number": "-inf"}
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise UsageError(f"{ast.unparse(node)[:60]!r} cannot stand in a trace", do=REMEDY, where=where)
+        raise UsageError(f"{ast.unparse(node)[:60]!r} is not allowed in a trace", do=REMEDY, where=where)
     return -value
 
 
 def _word(text: str) -> Any:
-    """A text, or what a trace writes as one: formats and devices."""
+    """A text, or a format or device that a trace writes as text."""
     if text in DTYPES:
         return {"dtype": DTYPES[text]}
     if found := DEVICE.fullmatch(text):
@@ -165,7 +165,7 @@ def _word(text: str) -> Any:
 
 
 def _named(name: str) -> dict[str, str] | None:
-    """What `torch.NAME` is: a format of numbers, of memory, or a layout."""
+    """What `torch.NAME` is: a number format, a memory format, or a layout; None if it is none of these."""
     if name in LAYOUTS:
         return {"layout": name}
     if name in FORMATS:

@@ -1,10 +1,10 @@
 """BackendBench's layout: problems are aten operators with the arguments of a trace, candidates are functions in folders by operator.
 
-A trace has lines `Operator: aten.add.Tensor` and below each `cnt: 156, ((T([1, 512], f16), 2), {})`; every such line is a problem. The
-name of an operator, or a folder of candidates, asks for those of a small set of shapes instead. A candidate is
+A trace has lines `Operator: aten.add.Tensor` and below each `cnt: 156, ((T([1, 512], f16), 2), {})`; every such line is a problem. For
+the name of an operator, or a folder of candidates, a small set of built-in shapes is used instead. A candidate is
 `<op>__<overload>_kernel_impl(*args, **kwargs)` in `<op>__<overload>/<op>__<overload>_implementation*.py`, the first by name. Tensors are
-drawn as theirs: floating ones from 0 to 1, whole ones from -9 to 9. Operators are looked up among those that the dispatcher knows and
-that touch tensors and numbers alone.
+drawn as in BackendBench: floating ones from 0 to 1, whole ones from -9 to 9. Operators are looked up among those that the dispatcher
+knows and that touch only tensors and numbers.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ BUILT_IN: Mapping[str, Sequence[str]] = {
     "bmm.default": ["((T([8, 128, 64], f32), T([8, 64, 128], f32)), {})"],
     "addmm.default": ["((T([256], f32), T([128, 512], f32), T([512, 256], f32, stride=(1, 512))), {})"],
 }
-"""Arguments for operators that no trace is given for; one shape in each row is no power of two."""
+"""Arguments for operators without a trace; one shape in each row is not a power of two."""
 
 
 def recognise(path: str) -> bool:
-    """A trace, a folder of candidates, or the name of an operator that is no file."""
+    """Whether a path is a trace, a folder of candidates, or the name of an operator that is not a file."""
     file = files.existing(path)
     if file is None:
         return bool(_traced.operator_name(path))
@@ -55,7 +55,7 @@ def recognise(path: str) -> bool:
 
 
 def problems(path: str, only: Sequence[str] = ()) -> list[Problem]:
-    """A problem for each line of a trace; `only` names operators, `aten.add.Tensor`, or one line of theirs, `aten.add.Tensor/3`."""
+    """A problem for each line of a trace; `only` names operators, `aten.add.Tensor`, or one of their lines, `aten.add.Tensor/3`."""
     listed: list[Problem] = []
     names: dict[str, list[int]] = {}
     for call, place in _calls(path):
@@ -65,9 +65,7 @@ def problems(path: str, only: Sequence[str] = ()) -> list[Problem]:
             names.setdefault(word, []).append(len(listed))
         listed.append(_problem(call, f"{name}/{number} {call.text}", place))
     if not listed:
-        raise UsageError(
-            "no operator is called in it", do=f"write cnt: 1, {_traced.REMEDY[6:]} below Operator: aten.add.Tensor", where=path
-        )
+        raise UsageError("it calls no operator", do=f"write cnt: 1, {_traced.REMEDY[6:]} below Operator: aten.add.Tensor", where=path)
     return _reading.chosen(listed, only, names)
 
 
@@ -80,7 +78,7 @@ def _calls(path: str) -> Iterator[tuple[TracedCall, str]]:
     for operator in named:
         if operator not in BUILT_IN:
             if file is None or len(named) == 1:
-                raise unknown("operator with shapes of its own", operator, BUILT_IN, listing="give a trace with its arguments")
+                raise unknown("operator with built-in shapes", operator, BUILT_IN, listing="name a trace with its arguments")
             continue
         yield from ((_traced.call(operator, 0, text, operator), "") for text in BUILT_IN[operator])
 
@@ -105,7 +103,7 @@ def _problem(call: TracedCall, label: str, file: str) -> Problem:
 
 
 def submission(path: str, problem: Problem) -> Submission:
-    """The candidate for an operator in a folder of folders, in its own folder, or in a file; `FILE.py::name` for another function."""
+    """The candidate for an operator from a folder of folders, its own folder, or a file; `FILE.py::name` names another function."""
     file, given = _reading.split(path)
     own = BETWEEN.join(problem.name.split("."))
     if file.is_dir():
@@ -120,7 +118,7 @@ def submission(path: str, problem: Problem) -> Submission:
 
 
 def pose(problem: Problem, device: str) -> Posed:
-    """Look the operator up; inputs are the tensors among its arguments, and all else in these stays as it is written."""
+    """Look the operator up; inputs are the tensors among its arguments, and all other arguments stay as written."""
     import torch
 
     from steelyard.workloads.operators import _aten
@@ -171,7 +169,7 @@ def _drawn(shape: Sequence[int], dtype: str, strides: Sequence[int] | None, devi
 
 
 def _calling(function: Callable[..., Any], options: Mapping[str, Any], device: str) -> Callable[..., Any]:
-    """A function of the tensors alone, which puts them where they stand among the arguments."""
+    """A function of only the tensors, which puts each in its place among the arguments."""
     import torch
 
     places = iter(range(len(list(_tensors([options["args"], options["kwargs"]])))))
@@ -212,9 +210,9 @@ def _calling(function: Callable[..., Any], options: Mapping[str, Any], device: s
 
 
 def results(rulings: Iterable[Ruling]) -> list[dict[str, Any]]:
-    """Rulings as the entries of BackendBench's full_results.json: one on correctness, and one on time, which failed where nothing counts.
+    """Rulings as the entries of BackendBench's full_results.json: one on correctness, and one on time, which failed if no time counts.
 
-    A candidate that is not right has no speedup; BackendBench itself books 1.0 for it.
+    A candidate that is not right has no speedup; BackendBench itself records 1.0 for it.
     """
     found = []
     for ruling in rulings:

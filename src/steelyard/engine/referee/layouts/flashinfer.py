@@ -1,10 +1,10 @@
-"""The layout of FlashInfer-Bench's datasets, and of SOL-ExecBench's problems, which are written in the same way.
+"""The layout of FlashInfer-Bench's datasets, and of SOL-ExecBench's problems, which have the same form.
 
 A definition (`definitions/**/NAME.json`) has the reference as text with a function `run`, a workload (`workloads/**/NAME.jsonl`, a
-line each) the sizes and inputs, a solution (`solutions/**/*.json`) the candidate's sources. So code stands in JSON files here. It is
-executed, in the workers of a judgement, because the user named this file to be judged, as with a Python file; no other command does.
+line each) the sizes and inputs, a solution (`solutions/**/*.json`) the candidate's sources. So these JSON files contain code. It is
+executed, only by workers of `judge`, because the user named this file to be judged, as with a Python file.
 Each workload is a problem. A candidate that fills its outputs (`destination_passing_style`) gets new arrays for them in every call.
-Python and Triton sources are imported; C++ and CUDA are built where there is a compiler and bind by torch, else they are unsupported.
+Python and Triton sources are imported; C++ and CUDA are built if there is a compiler and the binding is torch.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ USUAL_RANGE = (-1024, 1024)
 
 
 def recognise(path: str) -> bool:
-    """A dataset's folder, a definition in one, or the folder of a single problem."""
+    """Whether a path is a dataset's folder, a definition in one, or the folder of a single problem."""
     file, name = _reading.split(path)
     if name or not file.exists():
         return False
@@ -57,12 +57,12 @@ def problems(path: str, only: Sequence[str] = ()) -> list[Problem]:
                 names.setdefault(name, []).append(len(listed))
             listed.append(problem)
     if not listed:
-        raise UsageError("no workloads for what is defined here", do="write workloads/NAME.jsonl, one workload in a line", where=path)
+        raise UsageError("its definitions have no workloads", do="write workloads/NAME.jsonl, with one workload in each line", where=path)
     return _reading.chosen(listed, only, names)
 
 
 def _definitions(file: Path) -> Iterator[tuple[Path, list[Path], Path]]:
-    """Definitions, the files that may hold their workloads, and the folder of the dataset."""
+    """Definitions, the files that may have their workloads, and the folder of the dataset."""
     if file.is_dir() and file.joinpath(SINGLE[0]).is_file():
         file = file / SINGLE[0]
     if file.name == SINGLE[0]:
@@ -82,7 +82,7 @@ def _workloads(file: Path, lines: Sequence[Path], root: Path) -> Iterator[Proble
     definition = _documents.read_json(file)
     for key in KEYS:
         if key not in definition:
-            raise UsageError(f"{key} is missing", do=f"a definition has {', '.join(KEYS)}", where=where)
+            raise UsageError(f"{key} is missing", do=f"write {', '.join(KEYS)} into the definition", where=where)
     name, source = (_documents.text_of(definition, key, where) for key in ("name", "reference"))
     _reading.outline_of(source, file).need(RUN, "define run(…) in the text of reference")
     parts = {key: _documents.table(definition[key], f"{where}: {key}") for key in ("axes", "inputs", "outputs")}
@@ -110,7 +110,7 @@ def _workloads(file: Path, lines: Sequence[Path], root: Path) -> Iterator[Proble
 def _bound(tolerance: Mapping[str, Any], key: str, where: str) -> float | None:
     value = tolerance.get(key)
     if value is not None and (isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < float("inf")):
-        raise UsageError(f"{key} is no tolerance: {value!r}", where=where)
+        raise UsageError(f"{key} is not a tolerance: {value!r}", where=where)
     return None if value is None else float(value)
 
 
@@ -129,7 +129,7 @@ def _arrays(listed: Mapping[str, Any], axes: Mapping[str, int], where: str) -> l
 
 
 def _origin(name: str, told: Any, custom: str, root: Path, where: str) -> dict[str, Any]:
-    """Where an input comes from; files must lie below the dataset's folder."""
+    """Where an input comes from; files must be below the dataset's folder."""
     kind = told.get("type") if isinstance(told, dict) else None
     if kind not in ORIGINS:
         raise unknown("kind of input", str(kind), ORIGINS, where=f"{where}: inputs.{name}")
@@ -151,7 +151,7 @@ def _unsupported(arrays: Sequence[Mapping[str, Any]]) -> str:
 
 
 def submission(path: str, problem: Problem) -> Submission:
-    """The candidate that a solution's file holds."""
+    """The candidate in a solution's file."""
     from steelyard.engine.referee.layouts import _documents
 
     file, _ = _reading.split(path)
@@ -159,15 +159,15 @@ def submission(path: str, problem: Problem) -> Submission:
     where = str(file)
     name, wanted = (_documents.text_of(solution, key, where) for key in ("name", "definition"))
     if wanted != problem.options["definition"]:
-        raise UsageError(f"a solution of {wanted}, and not of {problem.options['definition']}", where=where)
+        raise UsageError(f"this is a solution of {wanted}, not of {problem.options['definition']}", where=where)
     spec = _documents.table(solution.get("spec"), f"{where}: spec")
     entry, _, function = _documents.text_of(spec, "entry_point", f"{where}: spec").partition("::")
     sources = solution.get("sources")
     if not isinstance(sources, list) or not all(isinstance(item, dict) and isinstance(item.get("content"), str) for item in sources):
-        raise UsageError("sources is no list of paths and contents", where=where)
+        raise UsageError("sources is not a list of paths and contents", where=where)
     paths = [str(_loading.inside(str(item.get("path", "")), where)) for item in sources]
     if entry not in paths or not function.isidentifier():
-        raise UsageError(f"entry_point {spec['entry_point']!r} is in none of its sources", do='write "main.py::run"', where=where)
+        raise UsageError(f"entry_point {spec['entry_point']!r} names nothing in its sources", do='write "main.py::run"', where=where)
     options = {
         "entry": entry, "fills": bool(spec.get("destination_passing_style", True)), "binding": str(spec.get("binding") or ""),
         "flags": spec.get("compile_options") or {}, "outputs": problem.options["outputs"],
@@ -176,7 +176,7 @@ def submission(path: str, problem: Problem) -> Submission:
 
 
 def pose(problem: Problem, device: str) -> Posed:
-    """Load the reference out of its definition; inputs are drawn as FlashInfer-Bench draws them."""
+    """Load the reference from its definition; inputs are drawn as FlashInfer-Bench draws them."""
     if problem.options.get("unsupported"):
         raise Unsupported("this workload cannot be judged", why=str(problem.options["unsupported"]))
     source = json.loads(files.read_text(Path(problem.file), files.SHEET))["reference"]
@@ -199,15 +199,15 @@ def pose(problem: Problem, device: str) -> Posed:
 
 
 def _kept(inputs: Sequence[Mapping[str, Any]], device: str) -> dict[str, Any]:
-    """Inputs that are stored in files, which are the same in every draw."""
+    """Read inputs that are stored in files; they are the same in every draw."""
     from steelyard.engine.referee.layouts import _safetensors
 
     found = {}
     for each in (each for each in inputs if each["origin"]["type"] == "safetensors"):
         tensor = _safetensors.read(Path(each["origin"]["path"]), each["origin"]["key"])
         if list(tensor.shape) != each["shape"] or tensor.dtype != _loading.torch_dtype(each["dtype"]):
-            why = f"it holds {list(tensor.shape)} of {tensor.dtype}, and the workload says {each['shape']} of {each['dtype']}"
-            raise UsageError(f"{each['name']} is not what its file holds", why=why, where=each["origin"]["path"])
+            why = f"it contains {list(tensor.shape)} of {tensor.dtype}, but the workload says {each['shape']} of {each['dtype']}"
+            raise UsageError(f"{each['name']} does not match its file", why=why, where=each["origin"]["path"])
         found[each["name"]] = tensor.to(device)
     return found
 
@@ -220,7 +220,7 @@ def _input(told: Mapping[str, Any], made: Mapping[str, Any], kept: Mapping[str, 
         return kept[name].clone()
     if kind == "custom":
         if name not in made:
-            raise UsageError(f"the definition's own function makes no {name!r}", do=f"it makes {', '.join(made)}")
+            raise UsageError(f"the definition's custom_inputs_entrypoint returns no {name!r}", do=f"return it besides {', '.join(made)}")
         return _loading.moved(made[name], device)
     return _drawn(told, device, sampling and name == "probs")
 
@@ -240,7 +240,7 @@ def _drawn(told: Mapping[str, Any], device: str, probabilities: bool) -> Any:
 
 
 def _ordered(output: Any, names: Sequence[str]) -> Any:
-    """An answer in the order of the definition: one value, or a tuple."""
+    """Return an answer in the order of the definition: one value, or a tuple."""
     if isinstance(output, dict):
         output = [output[name] for name in names]
     if not isinstance(output, (list, tuple)):
@@ -249,12 +249,12 @@ def _ordered(output: Any, names: Sequence[str]) -> Any:
 
 
 def seat(submission: Submission, given: Provisions) -> Callable[..., Any]:
-    """Write the candidate's sources to a folder of this process, import or build them, and give its function."""
+    """Write the candidate's sources to a folder of this process, import or build them, and return its function."""
     sources = {item["path"]: item["content"] for item in json.loads(files.read_text(Path(submission.file), files.SHEET))["sources"]}
     told = submission.options
     if not told["entry"].endswith(".py") and told["binding"] != "torch":
-        why = f"its binding is {told['binding'] or 'tvm-ffi'}, and only functions that are bound by torch are built here"
-        raise Unsupported("this solution cannot be built", why=why, do='bind them by pybind11, and write "binding": "torch"')
+        why = f"its binding is {told['binding'] or 'tvm-ffi'}, and only the binding torch can be built here"
+        raise Unsupported("this solution cannot be built", why=why, do='bind its functions with pybind11, and write "binding": "torch"')
     folder = _loading.written(sources, submission.file)
     _loading.seed_all(given.seed)
     if told["entry"].endswith(".py"):

@@ -1,10 +1,10 @@
 """The layout of gpu-mode's tasks: a folder with task.yml and reference.py, candidates as submission.py.
 
-`reference.py` has `generate_input(**case)`, `ref_kernel(data)` and `check_implementation(data, output)`, whose finding is asked besides
-ours; `submission.py` has `custom_kernel(data)`. Every case under `tests` and `benchmarks` of task.yml is a problem, with one input:
-the task's `data`, whatever is nested in it. The seed of a draw is mixed into that of the case as theirs is. A candidate may write into
-its data, as theirs may, because many tasks keep the place for the answer there. Files of a task are found by the names that task.yml
-gives them, and must lie in its folder or in the one around it, in which the tasks of a set share theirs.
+`reference.py` has `generate_input(**case)`, `ref_kernel(data)` and `check_implementation(data, output)`, which is used besides our
+own check; `submission.py` has `custom_kernel(data)`. Every case under `tests` and `benchmarks` of task.yml is a problem, with one input:
+the task's `data`, whatever is nested in it. The seed of a draw is mixed into that of the case as in gpu-mode. A candidate may write into
+its data, as there, because in many tasks the memory for the answer is there. Files of a task are found by the names that task.yml
+gives them, and must be in its folder or in the one around it, where the tasks of a set keep shared files.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ NS = 1e9
 
 
 def recognise(path: str) -> bool:
-    """A folder with a task in it, or the task's file."""
+    """Whether a path is a folder with a task in it, or the task's file."""
     file, name = _reading.split(path)
     return not name and _folder(file).joinpath(TASK).is_file()
 
@@ -61,7 +61,7 @@ def problems(path: str, only: Sequence[str] = ()) -> list[Problem]:
     reference = Path(sources.get(REFERENCE, folder / REFERENCE))
     found = _reading.outline(reference)
     for name in NEEDED:
-        found.need(name, "a task's reference.py has generate_input, ref_kernel and check_implementation")
+        found.need(name, "define generate_input, ref_kernel and check_implementation in the task's reference.py")
     shared = {"files": sources, "unsupported": _unsupported(task)}
     listed: list[Problem] = []
     names: dict[str, list[int]] = {}
@@ -72,7 +72,7 @@ def problems(path: str, only: Sequence[str] = ()) -> list[Problem]:
         options = {**shared, "case": case}
         listed.append(Problem(NAME, str(files.real(reference)), NEEDED[1], options, label, Contract(in_place=True)))
     if not listed:
-        raise UsageError("no tests and no benchmarks in it", do="list cases under tests: or benchmarks:", where=str(file))
+        raise UsageError("it has no tests and no benchmarks", do="list cases under tests: or benchmarks:", where=str(file))
     return [_reading.under_contract(each, found.contract, str(reference)) for each in _reading.chosen(listed, only, names)]
 
 
@@ -80,27 +80,27 @@ def _cases(task: Mapping[str, Any], where: str) -> Iterator[tuple[str, int, dict
     for key, kind in KINDS.items():
         cases = task.get(key) or []
         if not isinstance(cases, list):
-            raise UsageError(f"{key} is no list", do=f"write {key}: and a line - {{n: 16, seed: 1}} for each", where=where)
+            raise UsageError(f"{key} is not a list", do=f"write {key}: and a line - {{n: 16, seed: 1}} for each", where=where)
         for number, case in enumerate(cases):
             if not isinstance(case, dict) or not all(isinstance(name, str) and name.isidentifier() for name in case):
-                raise UsageError(f"{key}[{number}] is no table of arguments", do="write - {n: 16, seed: 1}", where=where)
+                raise UsageError(f"{key}[{number}] is not a table of arguments", do="write - {n: 16, seed: 1}", where=where)
             for name, value in case.items():
                 if not all(item is None or isinstance(item, (str, int, float)) for item in (value if isinstance(value, list) else [value])):
-                    raise UsageError(f"{key}[{number}].{name} is neither text nor number nor a list of these", where=where)
+                    raise UsageError(f"{key}[{number}].{name} is not text, a number or a list of these", where=where)
             if "seed" in case and type(case["seed"]) is not int:
-                raise UsageError(f"{key}[{number}].seed is no whole number", where=where)
+                raise UsageError(f"{key}[{number}].seed is not a whole number", where=where)
             yield kind, number, dict(case)
 
 
 def _spec(case: Mapping[str, Any]) -> str:
-    """A case as theirs is written in a line."""
+    """A case in one line, as gpu-mode writes it."""
     return "; ".join(f"{key}: {tuple(value) if isinstance(value, list) else value}" for key, value in case.items())
 
 
 def _sources(listed: Any, folder: Path, where: str) -> dict[str, str]:
-    """The files of a task by the names that it gives them, but for the candidate's."""
+    """The files of a task by the names that it gives them, without the candidate's."""
     if not isinstance(listed, list) or not all(isinstance(item, dict) and {"name", "source"} == set(item) for item in listed):
-        raise UsageError("files is no list of names and sources", do='write - {name: "task.py", source: "task.py"} for each', where=where)
+        raise UsageError("files is not a list of names and sources", do='write - {name: "task.py", source: "task.py"}', where=where)
     home = files.real(folder)
     found = {}
     for item in listed:
@@ -110,34 +110,34 @@ def _sources(listed: Any, folder: Path, where: str) -> dict[str, str]:
         path = files.real(folder / source)
         if Path(source).is_absolute() or not path.is_relative_to(home.parent):
             raise UsageError(
-                f"source {source!r} of files leaves the task's set", do="name a file in its folder or the one around", where=where
+                f"source {source!r} of files leaves the task's set", do="name a file in its folder or in the one around it", where=where
             )
         if not path.is_file():
-            raise UsageError(f"source {source!r} of files is not there", where=where)
+            raise UsageError(f"source {source!r} of files does not exist", where=where)
         found[name] = str(path)
     return found
 
 
 def _unsupported(task: Mapping[str, Any]) -> str:
     if str(task.get("lang", "py")) != "py":
-        return f"lang: {task['lang']} is a program of its own that times itself, and gives no function to call"
+        return f"lang: {task['lang']} is a separate program that times itself, and has no function to call"
     return "multi_gpu: a task of several processes is not judged" if task.get("multi_gpu") else ""
 
 
 def submission(path: str, problem: Problem) -> Submission:
-    """The candidate of a file or of a folder with submission.py; `FILE.py::name` for a function that is not called custom_kernel."""
+    """The candidate in a file or in a folder with submission.py; `FILE.py::name` names a function other than custom_kernel."""
     file, name = _reading.split(path)
     file = file / SUBMISSION if file.is_dir() else file
     if file.suffix in (".cu", ".cuh", ".cpp", ".hip"):
         raise Unsupported(
-            f"{file.name} is no Python", why="a task calls custom_kernel(data)", do="compile it by load_inline in a submission.py"
+            f"{file.name} is not Python", why="a task calls custom_kernel(data)", do="compile it with load_inline in a submission.py"
         )
     found = _reading.outline(file).need(name or CANDIDATE, f"define {CANDIDATE}(data)")
     return Submission(NAME, str(files.real(file)), found, {"files": problem.options.get("files", {})}, file.stem)
 
 
 def pose(problem: Problem, device: str) -> Posed:
-    """Load the task's reference; its own check is asked as well."""
+    """Load the task's reference; its own check is used as well."""
     if problem.options.get("unsupported"):
         raise Unsupported("this task cannot be judged", why=str(problem.options["unsupported"]))
     _loading.importable(problem.options.get("files", {}))
@@ -159,20 +159,20 @@ def pose(problem: Problem, device: str) -> Posed:
 
 
 def mixed(own: int, seed: int) -> int:
-    """The seed of a case and that of a draw as one number, by Cantor's pairing, as their runner does it."""
+    """The seed of a case and that of a draw as one number, by Cantor's pairing, as gpu-mode's runner does it."""
     both = own + seed % LARGEST_SEED
     return own + both * (both + 1) // 2
 
 
 def _wrong(found: Any) -> str:
-    """What a task's check says: newer ones give whether it passed, and a message; older ones a message where it did not."""
+    """The message of a task's check, empty if it passed: newer ones return whether it passed and a message, older ones a message if not."""
     if isinstance(found, tuple) and len(found) == 2:
-        return "" if found[0] else str(found[1] or "check_implementation refused it")
-    return str(found) if found and found is not True else "check_implementation refused it" if found is False else ""
+        return "" if found[0] else str(found[1] or "check_implementation rejected it")
+    return str(found) if found and found is not True else "check_implementation rejected it" if found is False else ""
 
 
 def seat(submission: Submission, given: Provisions) -> Callable[..., Any]:
-    """Load the candidate, which may import the task's files as theirs may."""
+    """Load the candidate, which may import the task's files, as in gpu-mode."""
     _loading.importable(submission.options.get("files", {}))
     _loading.seed_all(given.seed)
     return _loading.member(_loading.load(submission.file), submission.name)

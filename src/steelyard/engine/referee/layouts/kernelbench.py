@@ -1,10 +1,10 @@
 """KernelBench's layout: `Model`, `get_inputs` and `get_init_inputs` in the reference's file, `ModelNew` in the candidate's.
 
-Both models are built under one seed, as KernelBench does it, and besides that the reference's weights are carried to the candidate
-where it has parameters of the same names and shapes. Models are called as they were built, which is in training mode, and without
-gradients: this is how KernelBench calls them, so normalisation by batch means the same here; the option `eval` asks for eval mode.
+Both models are built under one seed, as in KernelBench, and the reference's weights are also copied to the candidate
+if it has parameters of the same names and shapes. Models are called as they were built, which is in training mode, and without
+gradients: this is how KernelBench calls them, so batch normalisation does the same here; the option `eval` asks for eval mode.
 With the option `precision`, weights and floating inputs are in that format; integer inputs stay integers. An answer may be a tuple.
-Each file is a module of its own, so constants and functions that a candidate repeats change nothing in the reference.
+Each file is a separate module, so constants and functions that a candidate defines again change nothing in the reference.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ NUMBERED = re.compile(r"(\d+)_.*\.py")
 SAMPLE = re.compile(r"level_(\d+)_problem_(\d+)_sample_(\d+)_kernel\.py")
 LABEL = re.compile(r"level_(\d+)_problem_(\d+)_sample_(\d+)")
 OPTIONS = ("seed", "precision", "eval")
-"""What a problem's options may hold, and its candidates' get as well."""
+"""The options of a problem that its candidates get as well."""
 
 
 def recognise(path: str) -> bool:
-    """A file with a model and its inputs, or a folder of numbered ones."""
+    """Whether a path is a file with a model and its inputs, or a folder of numbered ones."""
     file, name = _reading.split(path)
     if file.is_dir():
         first = next(iter(_numbered(file)), None)
@@ -81,7 +81,7 @@ def _problem(file: Path) -> Problem:
 
 
 def submission(path: str, problem: Problem) -> Submission:
-    """The candidate of a file; `FILE.py::Name` for a class that is not called ModelNew."""
+    """The candidate in a file; `FILE.py::Name` names a class other than ModelNew."""
     file, name = _reading.split(path)
     found = _reading.outline(file).need(name or CANDIDATE, f"define class {CANDIDATE}(nn.Module)")
     options = {key: value for key, value in problem.options.items() if key in OPTIONS}
@@ -90,7 +90,7 @@ def submission(path: str, problem: Problem) -> Submission:
 
 
 def batch(folder: str, references: str) -> list[tuple[Problem, Submission]]:
-    """The candidates of a run, `level_L_problem_P_sample_S_kernel.py`, each with its problem out of the folder of levels."""
+    """The candidates of a run, `level_L_problem_P_sample_S_kernel.py`, each with its problem from the folder of levels."""
     root, place = Path(references), Path(folder)
     if not place.is_dir() or not (told := list(_matching(place, SAMPLE))):
         raise UsageError("no candidates in this folder", do="name one with level_1_problem_1_sample_0_kernel.py", where=folder)
@@ -106,7 +106,7 @@ def batch(folder: str, references: str) -> list[tuple[Problem, Submission]]:
 
 
 def samples(folder: Path, problem: Problem) -> list[Path] | None:
-    """The candidates for a problem in the folder of a run; None where it is no such folder."""
+    """The candidates for a problem in the folder of a run; None if it is not such a folder."""
     told = list(_matching(folder, SAMPLE))
     file = Path(problem.file)
     number, level = NUMBERED.fullmatch(file.name), re.fullmatch(r"level(\d+)", file.parent.name)
@@ -128,7 +128,7 @@ def _reference(root: Path, level: int, number: int) -> Path:
 
 
 def pose(problem: Problem, device: str) -> Posed:
-    """Build the reference's model under the seed; draws call get_inputs under theirs."""
+    """Build the reference's model under the seed; each draw calls get_inputs under its own seed."""
     module, seed, dtype = _loading.load(problem.file), _seed(problem.options), _dtype(problem.options)
     make = _loading.member(module, INPUTS)
     _loading.seed_all(seed)
@@ -144,7 +144,7 @@ def pose(problem: Problem, device: str) -> Posed:
 
 
 def seat(submission: Submission, given: Provisions) -> Callable[..., Any]:
-    """Build the candidate's model as the reference's was, and give it the same weights; `facts["weights"]` says how it came to them."""
+    """Build the candidate's model like the reference's, with the same weights; `facts["weights"]` says how it got them."""
     kind = _loading.member(_loading.load(submission.file), submission.name)
     init = [_loading.moved(item, given.device) for item in given.init]
     model = _built(kind, init, _seed(submission.options), given.device, submission.options)
@@ -178,7 +178,7 @@ def _weights(model: Any) -> dict[str, Any]:
 
 
 def _carry(weights: Mapping[str, Any], model: Any) -> str:
-    """Copy weights into a model that has a place for each of them, and say what was done."""
+    """Copy weights into a model that has a place for each of them, and return what was done in words."""
     import torch
 
     own = {name: value for name, value in model.state_dict().items() if isinstance(value, torch.Tensor)}
@@ -206,7 +206,7 @@ def _dtype(options: Mapping[str, Any]) -> Any:
 
 
 def result(ruling: Ruling) -> dict[str, Any]:
-    """A ruling with the fields of KernelBench's KernelExecResult; times in milliseconds, -1 where nothing was timed."""
+    """A ruling with the fields of KernelBench's KernelExecResult; times in milliseconds, -1 if nothing was timed."""
     mine, other = times(ruling)
     where = {key: str(ruling.facts.get(key, "")) for key in ("hardware", "device")}
     found: dict[str, Any] = dict(where)
@@ -227,8 +227,8 @@ def results(rulings: Iterable[Ruling]) -> dict[str, list[dict[str, Any]]]:
     for ruling in rulings:
         words = LABEL.fullmatch(ruling.candidate)
         if words is None:
-            what = f"{ruling.candidate!r} is no candidate of a run"
-            raise UsageError(what, why="KernelBench's results go by problem and sample", do="judge level_1_problem_1_sample_0_kernel.py")
+            what = f"{ruling.candidate!r} is not a candidate of a KernelBench run"
+            raise UsageError(what, why="its results are listed by problem and sample", do="judge level_1_problem_1_sample_0_kernel.py")
         found.setdefault(words[2], []).append({"sample_id": int(words[3]), **result(ruling)})
     return found
 
@@ -238,7 +238,7 @@ def _ms(time: Figure | None) -> float:
 
 
 def _stats(time: Figure | None, where: Mapping[str, str]) -> dict[str, Any]:
-    """Calls are timed in blocks, so there is an interval of the mean, and no shortest and longest call."""
+    """Statistics of a time: calls are timed in blocks, so there is an interval of the mean, but no shortest and longest call."""
     if time is None:
         return {}
     ends = {name: float(f"{end * 1e3:.3g}") for name, end in (("low", time.low), ("high", time.high)) if end is not None}

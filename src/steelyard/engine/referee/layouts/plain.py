@@ -1,7 +1,7 @@
 """A reference and its inputs as functions of one Python file, a candidate as a function of another.
 
-The reference's file has `reference(*inputs)`, and `inputs(seed)`, `inputs()` or `get_inputs()`, which gives a tuple or list of
-the inputs of one call. The candidate is `candidate`, or the function that is called like the reference, or the only public function
+The reference's file has `reference(*inputs)`, and `inputs(seed)`, `inputs()` or `get_inputs()`, which returns a tuple or list of
+the inputs of one call. The candidate is `candidate`, or the function with the reference's name, or the only public function
 of its file. `FILE.py::name` names another. `CONTRACT = {"in_place": True}` in the reference's file declares what a candidate may do.
 """
 
@@ -27,7 +27,7 @@ MAKER = "maker"
 
 
 def recognise(path: str) -> bool:
-    """A Python file that makes inputs, and has a reference, or its name is given."""
+    """Whether a path is a Python file that makes inputs and has the named function, by default `reference`."""
     file, name = _reading.split(path)
     found = _reading.outlined(file)
     return found is not None and any(found.has(maker) for maker in MAKERS) and found.has(name or REFERENCE)
@@ -40,7 +40,7 @@ def problems(path: str, only: Sequence[str] = ()) -> list[Problem]:
     name = found.need(given or REFERENCE, "define reference(*inputs), or write FILE.py::name")
     if not any(found.has(maker) for maker in MAKERS):
         raise UsageError(
-            "nothing in it makes inputs", do="define inputs(seed), which returns a tuple of the inputs of one call", where=path
+            "no function in it makes inputs", do="define inputs(seed), which returns a tuple of the inputs of one call", where=path
         )
     label = file.stem + (f"{BETWEEN}{given}" if given else "")
     problem = Problem(NAME, str(files.real(file)), name, label=label)
@@ -48,7 +48,7 @@ def problems(path: str, only: Sequence[str] = ()) -> list[Problem]:
 
 
 def made_by(path: str, maker: str, only: Sequence[str] = ()) -> list[Problem]:
-    """The one problem of a file with its inputs by another function of it."""
+    """The one problem of a file with its inputs from another function of it."""
     file, given = _reading.split(path)
     found = _reading.outline(file)
     name = found.need(given or REFERENCE, "define reference(*inputs), or write FILE.py::name")
@@ -59,7 +59,7 @@ def made_by(path: str, maker: str, only: Sequence[str] = ()) -> list[Problem]:
 
 
 def submission(path: str, problem: Problem) -> Submission:
-    """The candidate in a file, found by its name."""
+    """The candidate in a file: the named function, or the one found by `_candidate`."""
     file, given = _reading.split(path)
     name = given or _candidate(_reading.outline(file), problem.name)
     if given:
@@ -79,7 +79,7 @@ def _candidate(found: Outline, reference: str) -> str:
 
 
 def pose(problem: Problem, device: str) -> Posed:
-    """Load the reference; every draw calls its maker of inputs, after all generators are seeded."""
+    """Load the reference; every draw seeds all generators and then calls the function that makes inputs."""
     module = _loading.load(problem.file)
     usual = next((name for name in MAKERS if callable(getattr(module, name, None))), MAKERS[0])
     maker = _loading.member(module, str(problem.options.get(MAKER, usual)))
@@ -94,13 +94,13 @@ def pose(problem: Problem, device: str) -> Posed:
 
 
 def _takes_seed(maker: Callable[..., Any]) -> bool:
-    """Whether a maker of inputs is called with the seed: it has a parameter for it, by place."""
+    """Whether the function that makes inputs has a positional parameter for the seed."""
     places = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     found = [item for item in inspect.signature(maker).parameters.values() if item.kind in places]
     return bool(found) and (found[0].default is inspect.Parameter.empty or found[0].name == "seed")
 
 
 def seat(submission: Submission, given: Provisions) -> Callable[..., Any]:
-    """Load the candidate's file and give its function."""
+    """Load the candidate's file and return its function."""
     _loading.seed_all(given.seed)
     return _loading.member(_loading.load(submission.file), submission.name)

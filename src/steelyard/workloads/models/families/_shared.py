@@ -1,7 +1,7 @@
 """Parts shared by all families: presets, seeded weights, tokens of words, an image, and the interface of a model.
 
-Weights have names, and each name is a stream of random numbers of its own, so that a model has the same weights in every framework, in any
-order of creation.
+Each weight has a name, which seeds its own random numbers, so a model has the same weights in every framework, in any order of
+creation.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ PAD, END, FIRST = 0, 1, 2
 """Special tokens."""
 GAIN_SPREAD, BIAS_SPREAD, VARIANCE_SPREAD = 0.1, 0.02, 0.2
 UNSCALED, QUERY_GAIN = "Attention.q.weight", 0.125
-"""T5 does not scale what queries and keys give; its queries begin smaller instead."""
+"""T5 does not scale products of queries and keys; its query weights begin smaller instead."""
 KERNEL_LAST = (2, 3, 1, 0)
 SIDE = 256
 MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
@@ -33,7 +33,7 @@ Sizes = TypeVar("Sizes")
 
 
 def chosen(models: Mapping[str, Mapping[str, Sizes]], name: str, preset: str, batch_size: int) -> Sizes:
-    """The sizes of a model by its name and a preset, for a batch that can be."""
+    """The sizes of a model by its name and a preset; also checks the batch size."""
     least(batch_size, batch_size)
     if name not in models:
         raise unknown("model", name, models)
@@ -45,7 +45,7 @@ def chosen(models: Mapping[str, Mapping[str, Sizes]], name: str, preset: str, ba
 def least(asked: int | None, most: int) -> int:
     """The requested length, limited to that of the preset: tiny models read short texts."""
     if asked is not None and asked < 1:
-        raise UsageError(f"a size of {asked} makes no model", do="give a number from 1 up")
+        raise UsageError(f"size {asked} is less than 1", do="use a number from 1 up")
     return most if asked is None else min(asked, most)
 
 
@@ -59,8 +59,8 @@ def number_format(data_type: str) -> str:
 def seeded(name: str, shape: tuple[int, ...], gain: float = 1.0) -> Array:
     """A weight in float32: products keep the spread of what they multiply, gains are near 1, and biases near 0.
 
-    `gain` is for convolutions. Behind many activations there would be nothing left of an image without it, and every image would get
-    the same answer.
+    `gain` is for convolutions. Without it nothing would be left of an image after many activations, and every image would get the
+    same answer.
     """
     import numpy as np
 
@@ -81,7 +81,7 @@ def normal(name: str, *shape: int) -> Array:
 
 
 def uniform(name: str, *shape: int) -> Array:
-    """Numbers in [0, 1) that are the same in every framework, for a model that draws by chance."""
+    """Numbers in [0, 1) that are the same in every framework, for a model that draws at random."""
     import numpy as np
 
     return _stream(name).between(0.0, 1.0, math.prod(shape)).reshape(shape).astype(np.float32)
@@ -94,19 +94,19 @@ def _stream(name: str) -> Any:
 
 
 def tokens(text: str, vocabulary: int, length: int | None, *, end: bool = True) -> list[int]:
-    """A token for each word by a checksum of it, then the end, then padding; no list of words has to be downloaded for it."""
+    """A token for each word from its checksum, then the end, then padding; no list of words has to be downloaded."""
     words = re.findall(r"\w+|[^\w\s]", text.lower())
     made = [FIRST + zlib.crc32(word.encode()) % (vocabulary - FIRST) for word in words] + ([END] if end else [])
     return made if length is None else (made + [PAD] * length)[:length]
 
 
 def words(rows: Array) -> list[str]:
-    """What was written: a checksum cannot be read back, so tokens stand for words."""
+    """The written text, with tokens in place of words, because a checksum cannot be reversed."""
     return [" ".join(f"<{int(token)}>" for token in row if token >= FIRST) for row in rows]
 
 
 def token_batch(text: str, vocabulary: int, length: int | None, batch: int, *, end: bool = True) -> tuple[Array, Array]:
-    """Tokens and the mask of those that are no padding, repeated for a batch."""
+    """Tokens and the mask of those that are not padding, repeated for a batch."""
     import numpy as np
 
     row = np.asarray(tokens(text, vocabulary, length, end=end), dtype=np.int32)
@@ -127,7 +127,7 @@ def picture() -> Array:
 
 
 def pixels(image: Array, side: int, batch: int, *, plain: bool = False) -> Array:
-    """An image of bytes at another size, normalised as classifiers are trained, repeated for a batch; channels first.
+    """An image of bytes at another size, normalised as for training classifiers, repeated for a batch; channels first.
 
     `plain` leaves the values as they are, for a model that normalises them itself.
     """
@@ -135,7 +135,7 @@ def pixels(image: Array, side: int, batch: int, *, plain: bool = False) -> Array
 
     source = np.asarray(image)
     if source.ndim != 3 or source.shape[2] != 3:
-        raise UsageError(f"an image has rows, columns and 3 colours, and this has the shape {source.shape}")
+        raise UsageError(f"the image has the shape {source.shape}, not rows, columns and 3 colours")
     rows, columns = (np.arange(side) * size // side for size in source.shape[:2])
     small = source[rows][:, columns].astype(np.float32)
     made = small if plain else (small / 255 - np.asarray(MEAN, np.float32)) / np.asarray(DEVIATION, np.float32)
@@ -143,7 +143,7 @@ def pixels(image: Array, side: int, batch: int, *, plain: bool = False) -> Array
 
 
 class NamedWeights(Mapping[str, Array]):
-    """The weights of a form that asks for them by name alone, with kernels in the order that images with channels last need."""
+    """Weights by name only, without a shape; kernels are in the order that images with channels last need."""
 
     def __init__(self, get: Callable[..., Array], shapes: Mapping[str, tuple[int, ...]], last: bool) -> None:
         self.get_weight, self.shapes, self.last = get, shapes, last
@@ -161,9 +161,9 @@ class NamedWeights(Mapping[str, Array]):
 
 @dataclass(frozen=True)
 class Draft:
-    """A model before it is in a framework: its raw input, what becomes of it, and what is made of an answer.
+    """A model independent of a framework: its raw input, its preprocessing and its postprocessing.
 
-    `prepare` answers numpy arrays; floating ones get the model's format. `gain` is that of its convolutions. `effective` says what is
+    `prepare` returns numpy arrays; floating ones get the model's format. `gain` is that of its convolutions. `effective` says what is
     built, for the record.
     """
 
@@ -181,7 +181,7 @@ class Prepared:
     draft: Draft
 
     def generate_default_inputs(self) -> Any:
-        """The raw input, a tuple where there are several."""
+        """The raw input, a tuple if there are several."""
         return self.draft.raw
 
     def preprocess(self, *raw: Any) -> Any:
@@ -207,5 +207,5 @@ class Prepared:
 def choose(framework: str, forms: Mapping[str, Callable[[], Any]], family: str) -> Any:
     """The model in one of the frameworks that a family has."""
     if framework not in forms:
-        raise UsageError(f"{family} is not written in {framework!r}", do=f"it is in {', '.join(forms)}")
+        raise UsageError(f"{family} is not available in {framework!r}", do=f"use {', '.join(forms)}")
     return forms[framework]()

@@ -196,7 +196,8 @@
   // What the labels leave out, as all cases share it.
   function common() {
     const told = doc.common || [];
-    return told.length ? el("p", { class: "note common" }, told.map((line, at) => [at ? el("br") : null, line === "…" ? line : [`All${told.length > 1 ? " of" : ":"} `, S.breakable(line)]])) : null;
+    const [head, between] = told.length > 1 ? ["The same for all cases of a workload:", () => el("br")] : ["The same for all cases: ", () => null];
+    return told.length ? el("p", { class: "note common" }, head, told.map((line) => [between(), line === "…" ? line : S.breakable(line)])) : null;
   }
 
   function legend() {
