@@ -134,7 +134,11 @@ def test_ids_have_the_sizes_of_their_models_or_a_small_one_of_their_kind(tmp_pat
     ids = ("generate/meta-llama/Llama-3.1-8B", "generate/mistralai/Mistral-7B-v0.1", "generate/gpt2")
     _, records = measure(tmp_path, *ids, "-a", "scale=tiny", *HERE)
     assert [record["status"] for record in records] == ["ok"] * 3
-    assert [record["effective"]["config"].split()[0] for record in records] == ["llama", "mistral", "gpt2"]
+    assert [record["effective"]["config"].split()[:2] for record in records] == [
+        ["small", "llama"],
+        ["small", "mistral"],
+        ["small", "gpt2"],
+    ]
     _, (record,) = measure(tmp_path, "generate/someone/unheard-of", *HERE, check=5)
     assert record["status"] == "unsupported" and "no config of that id is on this machine" in record["reason"]
 
