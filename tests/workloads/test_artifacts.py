@@ -16,6 +16,7 @@ from steelyard.artifacts.signature import ProgramSignature, TensorType
 from steelyard.backends._programs import LoadedProgram, ProgramBackend, ProgramFile, first_error, is_cut
 from steelyard.cli.main import main
 from steelyard.errors import Unsupported, UsageError, WrongAnswer
+from steelyard.measuring import verify
 from steelyard.model.case import Case
 from steelyard.model.experiment import Settings
 from steelyard.workloads.artifacts import _answers, _explain
@@ -103,9 +104,21 @@ def test_inputs_are_drawn_from_the_signature_and_the_seed() -> None:
 
 def test_a_task_has_the_recorded_inputs_answers_and_tolerance(made: Path) -> None:
     task = build(made)
-    assert (task.tolerance, task.against, task.same_dtype) == ((0.0, 0.5), "the recorded answers", True)
+    assert (task.tolerance, task.against, task.same_dtype) == ((0.0, pytest.approx(0.5 * 2**0.5)), "the recorded answers", True)
     assert [value.tolist() for value in task.reference()] == [7, [0.0, 1.0]]
     assert [value.tolist() for value in task()] == [7, [0.0, 1.0]]
+
+
+@pytest.mark.parametrize("times", [1e-4, 1.0, 1e4])
+def test_the_recorded_absolute_tolerance_means_the_same_whatever_the_answers_size(tmp_path: Path, times: float) -> None:
+    """0.5 for answers of 0 and 1, and so many times as much for answers that are so many times as large."""
+    small(tmp_path / "small", times=times)
+    be = Plain()
+    task = build(tmp_path / "small", be)
+    want = task.reference()
+    for off, status in ((0.4, "passed"), (0.6, "failed")):
+        got = [want[0], want[1] + np.float32(off * times)]
+        assert verify.compare(be.outputs(got), be.outputs(want), "x", own=task.tolerance, same_dtype=True).status == status
 
 
 def test_recorded_values_that_do_not_fit_the_program_are_wrong(made: Path) -> None:

@@ -109,5 +109,5 @@ def tolerance_of(task: Task, largest: float, outputs: Sequence[ArtifactArray]) -
     share = max((shares.get(item.dtype, 0.0 if item.dtype in arrays.NUMPY else 0.2) for item in outputs), default=0.0)
     if task.tolerance:
         relative, absolute = task.tolerance
-        return Tolerance(max(absolute, share * largest), max(relative, share))
+        return Tolerance(max(absolute, share) * largest, max(relative, share))
     return Tolerance(share * largest, share)

@@ -226,7 +226,7 @@ def _values(
         error = space.where((raw != raw_want) & (error < 1), 1.0, error)
     if norm is not None:
         return _as_a_whole(mine, theirs, error, norm, space)
-    rms = _scale(size, space)
+    rms = usual_size(size, space)
     bad = ~(error <= atol * rms + rtol * size)
     max_abs, max_rel = float(error.max()), float((error / size.clip(min=rms or 1.0)).max())
     if not bad.any():
@@ -254,7 +254,7 @@ def _as_a_whole(got: Array, want: Array, error: Array, norm: float, space: Any) 
     return message, float(error.max()), off
 
 
-def _scale(size: Array, space: Any) -> float:
+def usual_size(size: Array, space: Any) -> float:
     """Root mean square, but not far above the usual size: one huge value, such as a mask, must not make the rest pass."""
     largest = float(size.max())
     if not largest:

@@ -14,6 +14,7 @@ from steelyard.artifacts import arrays, programs
 from steelyard.artifacts.manifest import KINDS
 from steelyard.artifacts.signature import ProgramSignature, TensorType
 from steelyard.errors import SteelyardError, Unsupported, WrongAnswer
+from steelyard.measuring.verify import usual_size
 from steelyard.model.case import Case
 from steelyard.model.define import workload
 from steelyard.model.dtypes import is_float
@@ -92,7 +93,7 @@ def artifact(path: str, be: Any, settings: Settings) -> Task:
         task = _given_anew(task, be, data)
     if found.held is not None and settings.reference != INTERPRETER:
         want = _recorded_outputs(found)
-        task = replace(task, reference=lambda: want, against="the recorded answers", tolerance=_tolerance(found))
+        task = replace(task, reference=lambda: want, against="the recorded answers", tolerance=_tolerance(found, want))
     else:
         task = _held_against_others(task, be, found, settings)
     return replace(task, explain=functools.partial(_explain.reason, program.call, be, data))
@@ -126,11 +127,19 @@ def _recorded_outputs(found: DescribedProgram) -> list[np.ndarray[Any, Any]]:
     return arrays.load(found.folder, found.held.results_of(found.program))
 
 
-def _tolerance(found: DescribedProgram) -> tuple[float, float] | None:
-    """Return the recorded relative and absolute tolerance; None if none was recorded."""
+def _tolerance(found: DescribedProgram, want: Sequence[np.ndarray[Any, Any]]) -> tuple[float, float] | None:
+    """Return the recorded relative and absolute tolerance; None if none was recorded.
+
+    A manifest's absolute tolerance is a number, a task's is a share of an output's usual size. It is taken as a share of the
+    largest such size, so that outputs of small numbers are checked as strictly as the others.
+    """
     assert found.held is not None and found.program is not None
     said = found.held.tolerance_of(found.program)
-    return (said.rtol, said.atol) if said.rtol or said.atol else None
+    if not said.rtol and not said.atol:
+        return None
+    sizes = [np.abs(value.astype(np.float64)) for value in want if value.size and value.dtype.kind not in "biuc"]
+    largest = max((usual_size(size[np.isfinite(size)], np) for size in sizes if np.isfinite(size).any()), default=0.0)
+    return said.rtol, said.atol / largest if largest else said.atol
 
 
 def _misfit(found: DescribedProgram, signature: ProgramSignature) -> str:
