@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 import socket
 from pathlib import Path
@@ -213,6 +214,27 @@ def test_a_station_is_followed_once_however_often_its_end_is_told(tmp_path: Path
             two.measure(offer)
 
     asked: list[str] = []
+    play(scene)
+
+
+def test_the_last_station_is_replaced_even_if_its_end_is_noticed_by_the_launcher_first(tmp_path: Path) -> None:
+    """The run ended in the moment in which it had requested the replacement."""
+
+    async def scene() -> None:
+        async with staged(plan_of([1e-3]), tmp_path, "one") as stage:
+            launcher = stage.launcher
+            stage.conductor.roster.ask = lambda: launcher.known.update(two=StationState("two", "waiting"))
+            one = await stage.station("one", silent=True)
+            await one.offer()
+            one.channel.close()
+            while stage.conductor.fleet.get("one").channel is not None:  # type: ignore[union-attr]
+                await asyncio.sleep(0.01)
+            launcher.known["one"] = StationState("one", "gone", "its node failed")
+            stage.conductor._look(stage.conductor.clock())
+            assert [event.text("station") for event in stage.events("lost")] == ["one"] and "two" in launcher.known
+            two = await stage.station("two")
+            two.measure(await two.offer())
+
     play(scene)
 
 

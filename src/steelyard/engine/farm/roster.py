@@ -47,8 +47,9 @@ class Roster:
         self._settled.add(name)
 
     def coming(self, joined: Collection[str], now: float) -> list[StationState]:
-        """Return the stations that may still join."""
-        absent = [state for name, state in self.states.items() if state.phase != "gone" and name not in joined]
+        """Return the stations that may still join, with those that were requested since the last look at the launcher."""
+        known = {state.name: state for state in self.launcher.states()} | self.states
+        absent = [state for name, state in known.items() if state.phase != "gone" and name not in joined]
         return [state for state in absent if now - self._running.get(state.name, now) < LATE]
 
     def reasons(self) -> list[str]:
