@@ -131,8 +131,8 @@ def workers(mark: str) -> list[int]:
     return [pid for pid in of_steelyard(mark) if b"engine.worker" in line_of(pid) or b"engine.nursery" in line_of(pid)]
 
 
-def nothing_left(mark: str, within: float = 45.0) -> list[bytes]:
-    """What is still there after some seconds: stations of a conductor that was killed go by themselves."""
+def nothing_left(mark: str, within: float = 90.0) -> list[bytes]:
+    """What is still there after some time: stations of a conductor that was killed go by themselves, after a minute if they never met it."""
     deadline = time.monotonic() + within
     while (left := of_steelyard(mark)) and time.monotonic() < deadline:
         time.sleep(0.2)
