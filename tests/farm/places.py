@@ -132,7 +132,7 @@ def workers(mark: str) -> list[int]:
 
 
 def nothing_left(mark: str, within: float = 90.0) -> list[bytes]:
-    """What is still there after some time: stations of a conductor that was killed go by themselves, after a minute if they never met it."""
+    """What is still there after some time: stations of a killed conductor go by themselves, after a minute if they never met it."""
     deadline = time.monotonic() + within
     while (left := of_steelyard(mark)) and time.monotonic() < deadline:
         time.sleep(0.2)
