@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from steelyard.cli.main import main
-from steelyard.model.pair import Arm, Pair
+from steelyard.model.pair import Arm, Pair, PairPart
 from steelyard.model.record import Figure
 from steelyard.store.runs import Header, Store
 from tests.analyze.foreign_samples import google_file, pyperf_file, repetition
@@ -142,6 +142,25 @@ def test_margin_and_floor_change_the_verdict(store: str, capsys: pytest.CaptureF
     assert json.loads(printed(capsys))["deltas"][1]["verdict"] == "same"
     main([*words, "--floor", "90%"])
     assert json.loads(printed(capsys))["deltas"][0]["verdict"] == "unclear"
+
+
+@pytest.mark.parametrize(("margin", "verdict"), [("compile_time=10%", "same"), ("10%", "same"), ("time=10%", "slower"), ("1%", "slower")])
+def test_a_margin_of_one_run_is_for_all_that_it_compares(
+    margin: str, verdict: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = Store(tmp_path / "store")
+    part = PairPart(1.04, 1.03, 1.05, p=1e-6)
+    with made.create(Header(id="ddd1", created="2026-01-02T03:00:00Z", machine_key="one")) as writer:
+        writer.append(record(case(1), 1e-3))
+        writer.append(record(case(1, "compile"), 1e-3))
+        arms = Arm(case(1)), Arm(case(1, "compile"))
+        writer.append_pair(Pair(*arms, 1.0, 0.99, 1.01, 0.99, 8, 64, 1, (4, 4), parts={"compile_time": part}))
+        writer.seal()
+    assert main(["compare", "ddd1", "--margin", margin, "--json", "--store", str(made.root)]) == 0
+    found = {item["metric"]: item["verdict"] for item in json.loads(printed(capsys))["deltas"]}
+    assert found["compile_time"] == verdict
+    assert main(["compare", "ddd1", "--margin", "code_size=1%", "--store", str(made.root)]) == 2
+    assert "no metric that is compared named 'code_size'" in capsys.readouterr().err
 
 
 def test_no_framework_is_imported(store: str) -> None:

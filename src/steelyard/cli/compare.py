@@ -64,12 +64,12 @@ def command(
     place = find_store(store)
     before = sides.find(place, head or base if base == OWN else base)
     after = before if head is None or base == OWN else sides.find(place, head)
-    asked = metrics or usual_metrics((*before.runs, *after.runs))
-    allowed = parse_margins(margins, asked)
     check_trust(trust, confirm)
     if before.runs == after.runs:
         refuse_unpaired_options({"--alpha": alpha, "--floor": floor, "--allow-edited": allow_edited, "--confirm": confirm})
-        return own(after, metrics, allowed, as_json)
+        return own(after, metrics, margins, as_json)
+    asked = metrics or usual_metrics((*before.runs, *after.runs))
+    allowed = parse_margins(margins, asked)
     warn_of(before, after)
     found = compare(
         before,
@@ -98,7 +98,7 @@ def refuse_unpaired_options(given: Mapping[str, object]) -> None:
         )  # fmt: skip
 
 
-def own(side: RunsSide, metrics: Sequence[str], margins: dict[str, float], as_json: bool) -> int:
+def own(side: RunsSide, metrics: Sequence[str], margins: Sequence[str], as_json: bool) -> int:
     """Print the comparisons that were measured inside a run; returns the exit code."""
     from steelyard.analyze.compare import OWN_METRICS, own_pairs
 
@@ -106,8 +106,10 @@ def own(side: RunsSide, metrics: Sequence[str], margins: dict[str, float], as_js
     if other := [metric for metric in metrics if metric not in known]:
         compared = "time alone" if len(known) == 1 else ", ".join(sorted(known))
         raise UsageError(f"{side.name} compares {compared}, not {other[0]}", do="name two runs: steelyard compare BASE HEAD")
+    asked = metrics or [name for name in OWN_METRICS if name in known]
+    allowed = parse_margins(margins, asked)
     warn_of(side)
-    found = own_pairs(side, margins=margins, metrics=metrics or OWN_METRICS)
+    found = own_pairs(side, margins=allowed, metrics=asked)
     if not found.deltas:
         raise NothingMeasured(f"{side.name} has no comparison", do="name two sides, or measure with --vs: steelyard run … --vs eager")
     return show(found, as_json)
