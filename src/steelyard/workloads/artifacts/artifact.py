@@ -137,7 +137,8 @@ def _tolerance(found: DescribedProgram, want: Sequence[np.ndarray[Any, Any]]) ->
     said = found.held.tolerance_of(found.program)
     if not said.rtol and not said.atol:
         return None
-    sizes = [np.abs(value.astype(np.float64)) for value in want if value.size and value.dtype.kind not in "biuc"]
+    numbers = [value for value in want if value.size and value.dtype.kind not in "biu"]
+    sizes = [np.abs(value if value.dtype.kind == "c" else value.astype(np.float64)) for value in numbers]
     largest = max((usual_size(size[np.isfinite(size)], np) for size in sizes if np.isfinite(size).any()), default=0.0)
     return said.rtol, said.atol / largest if largest else said.atol
 
