@@ -5,6 +5,7 @@ The referee counts only the bytes in memory, not what a candidate's own class or
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -36,8 +37,8 @@ class Tensors:
         self.names = {str(item).removeprefix("torch."): item for item in vars(torch).values() if isinstance(item, torch.dtype)}
         self.wait = torch._C._cuda_synchronize if hasattr(torch._C, "_cuda_synchronize") else lambda: None
 
-    def raw(self, tensor: Any) -> tuple[Any, tuple[str, list[int], list[int]]]:
-        """Return a tensor's values as contiguous bytes on the host, with its format, shape and strides."""
+    def read(self, tensor: Any, take: Callable[[int], Any]) -> tuple[str, list[int], list[int]]:
+        """Write a tensor's values as contiguous bytes to the memory that `take` returns for so many; return format, shape and strides."""
         with self.plainly():
             try:
                 dtype, device = self.fields["dtype"](tensor), self.fields["device"](tensor)
@@ -49,12 +50,16 @@ class Tensors:
         count = int(np.prod(shape, dtype=np.int64))
         if count and not address:
             raise NoMemory(f"{type(tensor).__name__} has no memory of its own")
-        if not count:
-            return np.empty(0, np.uint8), (str(dtype).removeprefix("torch."), shape, strides)
-        values = self._values(device, address, shape, strides, width)
-        if any(flipped):
-            values = _flipped(values, width, *flipped)
-        return values.reshape(-1).view(np.uint8), (str(dtype).removeprefix("torch."), shape, strides)
+        room = take(count * width)
+        if count:
+            self._copy_out(room, device, address, shape, strides, width)
+            _flip(room, width, *flipped)
+        return str(dtype).removeprefix("torch."), shape, strides
+
+    def lock(self, data: Any) -> None:
+        """Keep an array's bytes in physical memory, from which a device copies several times as fast; slow copies are no error."""
+        with contextlib.suppress(RuntimeError, AttributeError):
+            torch.cuda.cudart().cudaHostRegister(data.ctypes.data, data.size, 0)
 
     def use_threads(self, count: int) -> None:
         """Set how many threads an operation may use."""
@@ -82,7 +87,8 @@ class Tensors:
                 counts[str(event.name)] = counts.get(str(event.name), 0) + 1
         return counts
 
-    def _values(self, device: Any, address: int, shape: Sequence[int], strides: Sequence[int], width: int) -> Any:
+    def _copy_out(self, room: Any, device: Any, address: int, shape: Sequence[int], strides: Sequence[int], width: int) -> None:
+        """Copy the values at an address to an array of bytes."""
         word = WORDS[width]
         wide = 2 if width == 16 else 1
         shape, strides = [*shape, *([2] if wide == 2 else [])], [*(wide * step for step in strides), *([1] if wide == 2 else [])]
@@ -91,19 +97,22 @@ class Tensors:
             extent = item * (1 + sum((size - 1) * step for size, step in zip(shape, strides, strict=True)))
             flat = np.frombuffer(memoryview((ctypes.c_uint8 * extent).from_address(address)), np.uint8)
             seen = np.lib.stride_tricks.as_strided(flat[:item].view(word), shape, [item * step for step in strides])
-            return np.ascontiguousarray(seen)
+            np.copyto(room.view(word).reshape(shape), seen)
+            return
         there = self.functions["as_tensor"](_OnDevice(address, shape, [item * step for step in strides], word), device=device)
-        here = self.functions["empty"](shape, dtype=self.fields["dtype"](there))
-        self.copy(here, there)
-        return here.numpy()
+        here = self.as_type(self.functions["from_numpy"](room), self.fields["dtype"](there))
+        self.copy(here.reshape(shape), there)
 
     def made(self, data: Any, name: str, shape: Sequence[int], strides: Sequence[int], device: str) -> Any:
-        """Return a new tensor made from bytes, with the original order of dimensions in memory."""
+        """Return a new tensor made from bytes, with the original order of dimensions in memory.
+
+        On a device the bytes must stay as they are until `wait` returns if they are locked in memory.
+        """
         dtype = self.names[name]
         made = self.functions["empty_strided"](shape, _dense(shape, strides), dtype=dtype, device=device)
         if data.size:
             host = self.as_type(self.functions["from_numpy"](data), dtype)
-            self.copy(made, host.reshape(shape))
+            self.copy(made, host.reshape(shape), True)
         return made
 
 
@@ -116,15 +125,13 @@ def _dense(shape: Sequence[int], strides: Sequence[int]) -> list[int]:
     return found
 
 
-def _flipped(values: Any, width: int, conjugate: bool, negative: bool) -> Any:
-    """Return values with the conjugation and negation applied that torch only notes on the tensor."""
+def _flip(room: Any, width: int, conjugate: bool, negative: bool) -> None:
+    """Apply the conjugation and negation to an array of bytes that torch only notes on the tensor."""
     if conjugate:
-        parts = values.view({8: "<f4", 16: "<f8"}[width]).copy()
-        parts.reshape(-1)[1::2] *= -1
-        values = parts.view(values.dtype)
+        room.view({8: "<f4", 16: "<f8"}[width])[1::2] *= -1
     if negative:
-        values = (-values.view({2: "<f2", 4: "<f4", 8: "<f8", 16: "<f8"}[width])).view(values.dtype)
-    return values
+        values = room.view({2: "<f2", 4: "<f4", 8: "<f8", 16: "<f8"}[width])
+        np.negative(values, out=values)
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,7 @@ from steelyard.backends import (
     _torch_moves,
     _torch_numbers,
     _torch_passes,
+    _torch_seeds,
     _torch_state,
 )
 from steelyard.backends._litter import Sketch
@@ -355,7 +356,7 @@ class Torch(Backend):
 
     def sow(self) -> None:
         super().sow()
-        torch.manual_seed(self.seed)
+        _torch_seeds.seed_awake(self.seed)
 
     def changing(self, task: Task) -> list[Any]:
         """Return the weights, and what a module keeps beside them, such as the statistics of its norms."""

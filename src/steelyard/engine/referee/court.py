@@ -20,7 +20,7 @@ from steelyard.engine.limits import MemoryLimit
 from steelyard.engine.messages import Prepare
 from steelyard.engine.place import Place
 from steelyard.engine.process import end_orphans, keep_orphans
-from steelyard.engine.referee.drawing import Drawers, count
+from steelyard.engine.referee.drawing import FEWEST, MOST_LOCKED, Drawers, count
 from steelyard.engine.referee.options import JudgeOptions
 from steelyard.engine.referee.parcel import ALIGNMENT, SharedMemory
 from steelyard.engine.referee.partner import Ended, Partner, Sabotaged, restored, settings
@@ -39,6 +39,8 @@ MOST_SHARED = 1 << 30
 """Most bytes of inputs that are ready at a time, unless one call needs more."""
 MOST_CALLS = 64
 START_PATIENCE = 180.0
+SOON = 0.05
+"""Seconds in which the end of a process shows after the ends of those that it had started."""
 FIRST = 2
 """Interpreters that are started besides the examiner's on a device: for the reference and the first candidate."""
 NOT_FORKED = ("compile(", "triton", "load_inline", "cpp_extension", "numba", "jax", "multiprocessing", "tensorflow")
@@ -127,8 +129,10 @@ class Court:
         self.opening = Opening(**{**told, "widenings": tuple(told["widenings"])})
         self._share()
         self.examiner.remember()
-        room = 2 * self.opening.calls * _rounded(self.opening.input_bytes, self.opening.arrays)
-        self.drawers = Drawers(lambda: self._worker(fresh=False), secret | {"draws": True}, self.folder, room, START_PATIENCE)
+        each = _rounded(self.opening.input_bytes, self.opening.arrays)
+        self.drawers = Drawers(
+            lambda: self._worker(fresh=False), secret | {"draws": True}, self.folder, 2 * self.opening.calls, each, START_PATIENCE
+        )
 
     def draw_in_parallel(self) -> None:
         """Have several processes draw inputs, which pays off with many candidates: they start at the first one and draw from the second on.
@@ -141,7 +145,13 @@ class Court:
         elif self.drawers.ready(self.examiner, self.inputs):
             self.files |= {path: _inode(path) for path in self.drawers.files}
             for base in self.bases:
-                base.step("open", files=self.drawers.files)
+                base.step("open", files=self.drawers.locked)
+
+    @property
+    def locked(self) -> int:
+        """How many bytes of the examiner's inputs are locked for a device: if other processes draw, it draws few."""
+        calls = FEWEST if self.drawers.partners else 2 * self.opening.calls
+        return min(MOST_LOCKED, calls * _rounded(self.opening.input_bytes, self.opening.arrays))
 
     def begin_again(self) -> None:
         """Start the examiner and the reference again because a candidate has ended some; what was drawn before is gone."""
@@ -163,6 +173,17 @@ class Court:
             shutil.rmtree(self.folder, ignore_errors=True)
         else:
             self.folder.unlink(missing_ok=True)
+
+    def lost_nursery(self) -> bool:
+        """Whether the process that starts the others has ended; all that it has started end with it, and that may be noticed first."""
+        if self.nursery is None:
+            return False
+        until = time.monotonic() + SOON
+        while self.nursery.process.poll() is None:
+            if time.monotonic() > until:
+                return False
+            time.sleep(SOON / 10)
+        return True
 
     def untouched(self) -> None:
         """Raise `Sabotaged` if a candidate has changed the judge's own processes or files."""
@@ -213,7 +234,8 @@ class Court:
         talk = self._talk(fresh=fresh, base=base)
         words = self._words() | {
             "base": base, "candidate": None if submission is None else asdict(submission), "contract": asdict(self.problem.contract),
-            "folder": str(folder), "inputs": self.inputs, "outputs": outputs, "provisions": self.provisions,
+            "folder": str(folder), "inputs": (self.inputs, self.locked), "others": self.drawers.locked, "outputs": outputs,
+            "provisions": self.provisions,
             "scale": self.opening.scale, "answer": self.opening.answer,
         }  # fmt: skip
         partner = Stander(talk, self.options.timeout, folder=folder)

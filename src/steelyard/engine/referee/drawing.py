@@ -18,16 +18,18 @@ from steelyard.engine.referee.partner import Ended, Partner
 
 DRAWING = "steelyard.engine.referee.examining"
 SUBJECT = "a process that draws inputs"
-MOST = 8
+MOST = 12
 TRIED = (1, 2)
 """Draws in which a process has to agree with the examiner before it is used."""
 FEWEST = 4
 """Fewest draws that are worth more than one process."""
+MOST_LOCKED = 1 << 28
+"""Most bytes of inputs that are locked in memory for a device: locking takes time in every candidate's process."""
 
 
 def count(cpus: int, device: str) -> int:
-    """Return how many processes draw inputs: half of the CPUs if candidates run on a device, otherwise all but one; at most MOST."""
-    return max(1, min(MOST, cpus // 2 if device != "cpu" else cpus - 1))
+    """Return how many processes draw inputs: three in four CPUs if candidates run on a device, otherwise all but one; at most MOST."""
+    return max(1, min(MOST, cpus * 3 // 4 if device != "cpu" else cpus - 1))
 
 
 @dataclass
@@ -35,13 +37,15 @@ class Drawers:
     """The processes that draw inputs; one is used only if its first draws are the same as the examiner's.
 
     They have no expected answers. If inputs do not depend on the seed alone, other processes draw other inputs; then the examiner
-    draws alone. `worker` starts a process, `words` is the examiner's job with its nonce.
+    draws alone. `worker` starts a process, `words` is the examiner's job with its nonce, `most` the draws that are needed at a time, `each`
+    the bytes of one.
     """
 
     worker: Callable[[], Worker]
     words: Mapping[str, Any]
     folder: Path
-    size: int
+    most: int
+    each: int
     patience: float
     talks: list[Conversation] = field(default_factory=list)
     partners: list[Partner] = field(default_factory=list)
@@ -63,7 +67,7 @@ class Drawers:
         known = content(wanted["slots"], SharedMemory.open(inputs))
         for talk in talks:
             partner = Partner(talk, self.patience)
-            file = SharedMemory.create(self.folder / f"inputs-{uuid.uuid4().hex}", self.size).path
+            file = SharedMemory.create(self.folder / f"inputs-{uuid.uuid4().hex}", self._size(len(talks))).path
             if not any(isinstance(answer, Lost) for answer in talk.answers()) and self._agrees(partner, file, known):
                 partner.remember()
                 self.partners.append(partner)
@@ -71,6 +75,15 @@ class Drawers:
             else:
                 partner.close()
         return True
+
+    def _size(self, desks: int) -> int:
+        """The bytes of one process's share of the draws."""
+        return max(len(TRIED), -(-self.most // desks)) * self.each
+
+    @property
+    def locked(self) -> list[tuple[str, int]]:
+        """The files, each with the bytes of it that are locked in memory for a device."""
+        return [(file, min(MOST_LOCKED // len(self.files), self._size(len(self.files)))) for file in self.files]
 
     def _agrees(self, partner: Partner, file: str, known: bytes) -> bool:
         try:

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from steelyard.engine.referee import entries, layouts, ruling
-from steelyard.engine.referee.court import CANDIDATE, Court, names_triton
+from steelyard.engine.referee.court import CANDIDATE, NURSERY, Court, names_triton
 from steelyard.engine.referee.layouts import plain
 from steelyard.engine.referee.options import JudgeOptions
 from steelyard.engine.referee.partner import Ended, Forged, Partner, Sabotaged
@@ -173,9 +173,10 @@ class JudgeBench:
         except Sabotaged as error:
             return ruling.ended(court, submission, "wrong", str(error), [Trick("sabotage", str(error))])
         except Ended as error:
-            if error.subject == CANDIDATE or not error.lost:
+            orphaned = error.lost and court.lost_nursery()
+            if not orphaned and (error.subject == CANDIDATE or not error.lost):
                 return ruling.ended(court, submission, error.status, error.reason)
-            words = f"{error.subject} was ended while this candidate was judged: {error.reason}"
+            words = f"{NURSERY if orphaned else error.subject} was ended while this candidate was judged: {error.reason}"
             court.begin_again()
             return ruling.ended(court, submission, "wrong", words, [Trick("sabotage", words)])
         except Forged as error:

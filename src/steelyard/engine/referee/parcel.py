@@ -72,6 +72,11 @@ class SharedMemory:
             raise Unreadable(f"bytes {start} to {start + size} are not in the shared memory")
         return np.frombuffer(self.view, np.uint8, size, start)
 
+    def lock(self, size: int) -> None:
+        """Keep the first bytes in physical memory, if a framework's functions were saved: copies to a device are faster then."""
+        if _TENSORS and size:
+            _TENSORS[0].lock(self.at(0, min(size, len(self.view))))
+
 
 def _mapped(path: str) -> memoryview:
     with Path(path).open("r+b") as file:
@@ -81,7 +86,7 @@ def _mapped(path: str) -> memoryview:
 def pack(value: Any, memory: SharedMemory) -> dict[str, Any]:
     """Write the arrays of a tree into shared memory; return the tree's description."""
     if isinstance(value, np.ndarray):
-        return _array(memory, np.ascontiguousarray(value).view(np.uint8).reshape(-1), "numpy", value.dtype.str, value.shape, ())
+        return _array(memory, value)
     if isinstance(value, PLAIN):
         return {"value": value}
     if isinstance(value, Mapping):
@@ -98,21 +103,33 @@ def pack(value: Any, memory: SharedMemory) -> dict[str, Any]:
 def _tensor(value: Any, memory: SharedMemory) -> dict[str, Any]:
     """Write the bytes at a tensor's address; return its description, with the class if it is a subclass."""
     try:
-        data, found = _TENSORS[0].raw(value)
+        taken: list[int] = []
+
+        def take(size: int) -> Any:
+            start, room = memory.take(size)
+            taken[:] = (start, size)
+            return room
+
+        dtype, shape, strides = _TENSORS[0].read(value, take)
     except Exception as error:
         raise Unreadable(str(error)) from error
-    spec = _array(memory, data, "torch", *found)
+    spec = _described("torch", dtype, shape, strides, *taken)
     return spec if type(value) in _TENSORS[0].plain_types else {**spec, "class": type(value).__name__}
 
 
-def _array(memory: SharedMemory, data: Any, library: str, dtype: str, shape: Sequence[int], strides: Sequence[int]) -> dict[str, Any]:
+def _array(memory: SharedMemory, value: Any) -> dict[str, Any]:
+    data = np.ascontiguousarray(value).view(np.uint8).reshape(-1)
     start, room = memory.take(data.size)
     room[:] = data
-    return {"library": library, "dtype": dtype, "shape": list(shape), "strides": list(strides), "start": start, "bytes": int(data.size)}
+    return _described("numpy", value.dtype.str, value.shape, (), start, int(data.size))
+
+
+def _described(library: str, dtype: str, shape: Sequence[int], strides: Sequence[int], start: int, size: int) -> dict[str, Any]:
+    return {"library": library, "dtype": dtype, "shape": list(shape), "strides": list(strides), "start": start, "bytes": size}
 
 
 def unpack(spec: Mapping[str, Any], memory: SharedMemory, device: str = "cpu") -> Any:
-    """Return the tree of a description, its arrays copied to memory of their own; tensors go to the device."""
+    """Return the tree of a description, its arrays copied to memory of their own; tensors go to the device, and may still be on the way."""
     if "value" in spec:
         return spec["value"]
     if "keys" in spec:

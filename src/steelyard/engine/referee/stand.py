@@ -58,11 +58,14 @@ def perform(words: Mapping[str, Any], say: Say, hear: Hear) -> None:
     if words["base"]:
         close_to_others()
     tensors = prepare_tensors() if words["torch"] else None
-    memory = (SharedMemory.open(words["inputs"]), SharedMemory.open(words["outputs"]))
+    memory = (SharedMemory.open(words["inputs"][0]), SharedMemory.open(words["outputs"]))
+    if words["device"] != "cpu":
+        memory[0].lock(words["inputs"][1])
     with _as_it_was(words) as changed:
         stand = Stand(lambda *args: None, words["device"], Contract(**tuples(words["contract"])), tensors, *memory, changed=changed)
         stand.fills = [tuple(pair) for pair in words["scale"]]
         stand.answer, stand.given = words["answer"], not words["base"]
+        stand.open(words["others"])
         said = told_failure(lambda: stand.load(words))
         say(said)
         while (step := hear()) is not None:
@@ -160,8 +163,7 @@ class Stand:
         if words["do"] == "show":
             return self.show(words["which"], words["inputs"])
         if words["do"] == "open":
-            for file in words["files"]:
-                self._memory(file)
+            self.open(words["files"])
             return {}
         plain = {
             "call": self.call, "wait": self.wait, "spoil": self.spoil, "litter": self.litter, "state": self.state, "kernels": self.kernels,
@@ -201,13 +203,16 @@ class Stand:
             (made if self.given else self.spare).extend(empty if isinstance(empty, (tuple, list)) else [empty])
         return tuple(made)
 
+    def open(self, files: Sequence[tuple[str, int]]) -> None:
+        """Open the memory of processes that draw inputs, each with the bytes that most blocks need: these are locked for a device."""
+        for file, size in files:
+            self.others[file] = SharedMemory.open(file)
+            if self.device != "cpu":
+                self.others[file].lock(size)
+
     def _memory(self, file: str) -> SharedMemory:
         """Return the memory of some inputs: the examiner's, or that of another process that draws inputs."""
-        if not file:
-            return self.inputs
-        if file not in self.others:
-            self.others[file] = SharedMemory.open(file)
-        return self.others[file]
+        return self.others[file] if file else self.inputs
 
     def _empty(self, spec: Mapping[str, Any]) -> Any:
         if "items" in spec:

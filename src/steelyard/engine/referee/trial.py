@@ -137,6 +137,10 @@ class Hearing:
             self._together()
         for wide in self.court.opening.widenings[:WIDE]:
             self._widened(wide)
+        self._flags()
+
+    def _flags(self) -> None:
+        """Add a finding if settings of the process are not as they were before the candidate was loaded."""
         if changed := self.head.step("state")[0]["changed"]:
             self.seen.tell("flags", f"{', '.join(changed[:4])} left changed for the whole process")
 
@@ -195,6 +199,7 @@ class Hearing:
             self.seen.tell("unfinished", "the answer was still being written after its call had returned")
         elif _error(found) < COARSE:
             self.seen.tell("precision", "close to the answer, but further off than the admitted arithmetic explains")
+            self._flags()
         elif self._unwritten(number):
             self.seen.tell("stale", "part of the answer is what was in memory before: equal inputs give other values there")
         elif len(self.seen.checked) > 1 and self.seen.checked[0]["status"] == "passed":

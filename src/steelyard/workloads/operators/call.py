@@ -151,18 +151,13 @@ class DescribedCall:
 
 
 def sow(seed: int) -> None:
-    """Seed the random numbers that no argument draws: those of weights, of random operators and of users' own code.
-
-    `torch.manual_seed` seeds every kind of device there could be, which takes half a millisecond.
-    """
-    import torch
+    """Seed the random numbers that no argument draws: those of weights, of random operators and of users' own code."""
+    from steelyard.backends import _torch_seeds
 
     random.seed(seed)
     if numpy := sys.modules.get("numpy"):
         numpy.random.seed(seed % NUMPY_SEEDS)
-    torch.default_generator.manual_seed(seed)
-    if torch.cuda.is_initialized():
-        torch.cuda.manual_seed(seed)
+    _torch_seeds.seed_awake(seed)
 
 
 def _by_user(generator: DataGenerator, spec: Spec, device: str) -> Made:

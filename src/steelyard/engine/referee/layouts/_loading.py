@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import importlib
 import importlib.machinery
 import importlib.util
 import random
@@ -93,14 +94,10 @@ def _generators() -> list[bool]:
 
 
 def _seed_awake(seed: int) -> None:
-    """Seed the generators that exist. `torch.manual_seed` also notes the seed for sleeping devices, with a stack trace, which takes as
-    long as drawing a hundred thousand numbers."""
-    torch = sys.modules.get("torch")
-    if torch is None or any(_generators()[2:]) or torch.backends.mps.is_available():
-        seed_all(seed)
-        return
+    """Seed the generators that are in use."""
     random.seed(seed)
-    torch.default_generator.manual_seed(seed % 2**63)
+    if "torch" in sys.modules:
+        importlib.import_module("steelyard.backends._torch_seeds").seed_awake(seed)
     if numpy := sys.modules.get("numpy"):
         numpy.random.seed(seed % 2**32)
 
