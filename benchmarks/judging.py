@@ -65,23 +65,30 @@ def written(folder: Path, number: int, device: str) -> list[str]:
 
 
 @contextmanager
-def by_phase(spent: Counter[str]) -> Iterator[None]:
-    """Count the seconds of every step between the judge and its partners, of drawing, and of seating and ending candidates."""
+def by_phase(spent: Counter[str], steps: Counter[str]) -> Iterator[None]:
+    """Count the seconds and the number of steps between the judge and its partners, of draws, and of seating and ending candidates.
+
+    A candidate's first call is apart: there its kernels are compiled and loaded.
+    """
     whole = {"draw": "drawing", "seat": "seating", "unseat": "ending"}
     before = {name: getattr(court.Court, name) for name in whole}
     step = Partner.step
+    called: list[Partner] = []
 
     def timed(name: str, work: Any) -> Any:
         def call(self: Any, *args: Any, **words: Any) -> Any:
             if not name and args[0] == "draw":
                 return work(self, *args, **words)
+            phase = name or f"{args[0]} {'by a stand' if isinstance(self, court.Stander) else 'by the examiner'}"
+            if phase == "call by a stand" and all(self is not each for each in called):
+                phase = "first call"
+                called.append(self)
             began = time.perf_counter()
             try:
                 return work(self, *args, **words)
             finally:
-                spent[name or f"{args[0]} {'by a stand' if isinstance(self, court.Stander) else 'by the examiner'}"] += (
-                    time.perf_counter() - began
-                )
+                spent[phase] += time.perf_counter() - began
+                steps[phase] += 1
 
         return call
 
@@ -104,31 +111,36 @@ def main() -> None:
     chosen = parser.parse_args()
     load = os.getloadavg()
     spent: Counter[str] = Counter()
+    steps: Counter[str] = Counter()
     rulings, stamps = [], [time.perf_counter()]
     with contextlib.ExitStack() as stack:
         name = stack.enter_context(tempfile.TemporaryDirectory())
         if chosen.device != "cpu":  # on the CPU judging itself holds these locks
             stack.enter_context(alone("benchmark judging"))
-        stack.enter_context(by_phase(spent))
+        stack.enter_context(by_phase(spent, steps))
         named = written(Path(name), chosen.candidates, chosen.device)
         for ruling in judging.judge_all(str(Path(name, "reference.py")), named, JudgeOptions(device=chosen.device)):
             stamps.append(time.perf_counter())
             rulings.append(ruling)
             if len(rulings) == 1:
                 spent.clear()
+                steps.clear()
     wrong = [f"{ruling.candidate}: {ruling.status} {ruling.reason}" for ruling in rulings if not ruling.correct]
     first, rest = stamps[1] - stamps[0], stamps[-1] - stamps[1]
     each = rest / max(1, len(rulings) - 1)
     whole = 60 * len(rulings) / (stamps[-1] - stamps[0])
-    phases = {name: seconds / max(1, len(rulings) - 1) for name, seconds in spent.most_common()}
+    further = max(1, len(rulings) - 1)
+    phases = {name: seconds / further for name, seconds in spent.most_common()}
     rows = [("the first, with the start", quantity(first, "s")), ("each further one", quantity(each, "s"))]
     rows += [
         (f"{name.replace('_', ' ')}, median", f"{median(ruling.facts.get(name, 0) for ruling in rulings):.0f}")
         for name in ("draws", "blocks", "calls_timed", "answers_checked")
     ]
     rate = Table(f"{len(rulings)} candidates on {chosen.device}, {len(wrong)} not right", ("candidate", "time"), tuple(rows))
-    share = tuple((name, quantity(seconds, "s"), f"{seconds / each:.0%}") for name, seconds in phases.items() if each)
-    parts = Table("of one candidate", ("phase", "time", "share"), share)
+    share = tuple(
+        (name, f"{steps[name] / further:.1f}", quantity(seconds, "s"), f"{seconds / each:.0%}") for name, seconds in phases.items() if each
+    )
+    parts = Table("of one candidate", ("phase", "steps", "time", "share"), share)
     goals = (
         Goal(
             "candidates a minute, once warm", 60 / each if each else 0.0, GOAL.get(chosen.device.partition(":")[0], 60.0), "", at_least=True

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
+from steelyard.engine.referee.evidence import Block, Evidence
 from steelyard.engine.referee.gains import excess, saved_alone, shown_alone, undecided
 from steelyard.engine.referee.ruling import supported
-from steelyard.engine.referee.trial import Block, Evidence
 
 
 def noisy(centre: float, spread: float, count: int, seed: int) -> list[float]:

@@ -13,10 +13,11 @@ from typing import Any
 
 from steelyard.engine.referee import entries, layouts, ruling
 from steelyard.engine.referee.court import CANDIDATE, NURSERY, Court, names_triton
+from steelyard.engine.referee.evidence import Evidence
 from steelyard.engine.referee.layouts import plain
 from steelyard.engine.referee.options import JudgeOptions
 from steelyard.engine.referee.partner import Ended, Forged, Partner, Sabotaged
-from steelyard.engine.referee.trial import SERIAL, Evidence, Hearing, Void, hear
+from steelyard.engine.referee.trial import SERIAL, Hearing, Void, hear
 from steelyard.errors import SteelyardError, UsageError, unknown
 from steelyard.machine import locks
 from steelyard.model.judging import Contract, Problem, Ruling, Submission, Trick

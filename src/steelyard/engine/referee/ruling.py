@@ -10,9 +10,10 @@ from typing import Any, Literal
 
 import numpy as np
 
+from steelyard.engine.referee.charges import by_time, charges
 from steelyard.engine.referee.court import Court
-from steelyard.engine.referee.gains import CLAIMED, SUPPORTED, excess, saved_alone, shown_alone
-from steelyard.engine.referee.trial import Block, Evidence
+from steelyard.engine.referee.evidence import Block, Evidence
+from steelyard.engine.referee.gains import CLAIMED, SUPPORTED, saved_alone, shown_alone
 from steelyard.machine.peaks import datasheet
 from steelyard.measuring.evidence import Spread, pooled_spread
 from steelyard.measuring.paired import Rounds
@@ -28,8 +29,6 @@ ON_DEVICE = 0.005
 WORTH = 8.0
 CUT = 0.15
 """A block is disturbed if its process was without a CPU for more than this share of the wall time."""
-OUTSIDE, LEAST_OUTSIDE = 0.25, 3e-4
-"""Work around the calls is reported if it is more than this share of the calls' own time, and more than this many seconds a block."""
 ALIKE = 0.9
 """A candidate with the reference's own bits and more than this share of its time is probably the reference."""
 FASTEST = {"cpu": 1e12}
@@ -48,8 +47,8 @@ def rule(court: Court, submission: Submission, seen: Evidence) -> Ruling:
     pair = weighed(court, seen, names)
     delta = weigh(pair, court.options.margin)
     times = [statistics.median(seen.per_call(arm)) for arm in (0, 1)]
-    tricks += charges(seen, court.problem.contract.threads, court.options.device)
-    timed = [*by_time(seen), *supported(seen), *impossible(court, seen.surely(1))]
+    tricks += charges(seen.blocks, court.problem.contract.threads, court.options.device)
+    timed = [*by_time(seen.blocks), *supported(seen), *impossible(court, seen.surely(1))]
     tricks += [] if delta.disturbed or busy(seen, court.options.device) else timed
     if all(item.get("identical") for item in seen.checked) and pair.ratio > ALIKE:
         tricks.append(Trick("fallback", "bit-identical to the reference, and not faster: probably the reference itself", voids=False))
@@ -138,35 +137,6 @@ def as_rounds(seen: Evidence) -> Rounds:
         cut.astype(bool), column(lambda block: block.arm).astype(np.int32),
         np.asarray([blocks[0].pair for blocks in whole], np.int32), (1, 1),
     )  # fmt: skip
-
-
-def charges(seen: Evidence, threads: int, device: str) -> list[Trick]:
-    """Return findings on CPU work outside of the timed calls, or by more threads than the contract allows, with its amount."""
-    both = [[block for block in seen.blocks if block.arm == arm] for arm in (0, 1)]
-    own = statistics.median(block.took for block in both[1])
-    found = []
-    if device == "cpu":
-        beyond = [[max(0.0, block.cpu - threads * block.took) for block in blocks] for blocks in both]
-        if (extra := excess(*beyond)) > max(OUTSIDE * own, LEAST_OUTSIDE):
-            allowed = "one thread" if threads == 1 else f"{threads} threads"
-            found.append(Trick("hidden", f"{plain(extra, 's')} of CPU a block beyond the {allowed} of the contract"))
-        around = [[block.cpu_around for block in blocks if block.show is None] for blocks in both]
-        if (extra := excess(*around)) > max(OUTSIDE * own, LEAST_OUTSIDE):
-            found.append(Trick("outside", f"{plain(extra, 's')} of CPU a block is spent before the calls, where the reference spends none"))
-    return found
-
-
-def by_time(seen: Evidence) -> list[Trick]:
-    """Return findings on time outside of the timed calls, by the judge's clock: work that is not on a CPU of the candidate's processes."""
-    both = [[block for block in seen.blocks if block.arm == arm] for arm in (0, 1)]
-    own = statistics.median(block.took for block in both[1])
-    found = []
-    landing = excess(*([block.land for block in blocks] for blocks in both))
-    showing = excess(*([block.show for block in blocks if block.show is not None] for blocks in both))
-    for extra, words in ((landing, "before the calls"), (showing, "after the calls, when outputs are read")):
-        if extra > max(2 * OUTSIDE * own, LEAST_OUTSIDE):
-            found.append(Trick("outside", f"{plain(extra, 's')} a block are spent {words}, beyond what the reference needs there"))
-    return found
 
 
 def busy(seen: Evidence, device: str) -> bool:

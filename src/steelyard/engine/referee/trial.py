@@ -14,10 +14,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from steelyard.engine.referee.charges import by_time
 from steelyard.engine.referee.court import Court
-from steelyard.engine.referee.gains import CLAIMED, excess, undecided
+from steelyard.engine.referee.evidence import Block, Evidence
+from steelyard.engine.referee.gains import undecided
 from steelyard.engine.referee.partner import Partner
-from steelyard.model.judging import Submission, Trick
+from steelyard.model.judging import Submission
 
 CHECKS, SERIAL, WIDE = 3, 10, 3
 MOST_SERIAL = 200
@@ -34,8 +36,6 @@ SHOWN = 0.5
 candidate could read them, or see from them that its own will be checked."""
 VERIFIED = 2
 """Outputs of an audited block that are verified, chosen after the block."""
-CLEARLY = 2.0
-"""A block this many times as long as one without calls is clearly longer."""
 OTHERS = 24
 LATE = 0.02
 """Seconds until a wrong answer is checked again, in case a thread is still writing it."""
@@ -47,72 +47,6 @@ COARSE = 0.1
 
 class Void(Exception):
     """Ends a trial early: the candidate is wrong."""
-
-
-@dataclass(frozen=True)
-class Block:
-    """Some calls of one arm in a row, by the judge's clock: seconds of copying inputs in, of the calls, and of showing the outputs.
-
-    The CPU seconds are those of the process with everything below it, during the calls and around them. Only audited blocks are shown.
-    """
-
-    pair: int
-    round: int
-    half: int
-    arm: int
-    calls: int
-    land: float
-    took: float
-    show: float | None
-    cpu: float
-    cpu_around: float
-
-
-@dataclass
-class Evidence:
-    """All that was found about a candidate."""
-
-    tricks: list[Trick] = field(default_factory=list)
-    wrong: Mapping[str, Any] | None = None
-    checked: list[Mapping[str, Any]] = field(default_factory=list)
-    serial: list[tuple[float, float]] = field(default_factory=list)
-    """Seconds of one call by itself: of the reference and of the candidate."""
-    empty: list[float] = field(default_factory=list)
-    """Seconds of a block without calls in the reference's stand."""
-    blocks: list[Block] = field(default_factory=list)
-    facts: dict[str, Any] = field(default_factory=dict)
-
-    def tell(self, kind: str, words: str, *, voids: bool = True) -> None:
-        """Add a finding, unless there is one of its kind."""
-        if all(trick.kind != kind for trick in self.tricks):
-            self.tricks.append(Trick(kind, words, voids))
-
-    @property
-    def overhead(self) -> float:
-        """Seconds that requesting a block costs."""
-        return statistics.median(self.empty) if self.empty else 0.0
-
-    def per_call(self, arm: int) -> list[float]:
-        """Seconds of one call, for each block of an arm."""
-        return [max(block.took - self.overhead, 1e-9) / block.calls for block in self.blocks if block.arm == arm]
-
-    def surely(self, arm: int) -> float:
-        """Seconds of one call in the median block; the cost of requesting it is included if the block is not clearly longer than that."""
-        took = statistics.median(block.took for block in self.blocks if block.arm == arm)
-        if took > CLEARLY * self.overhead:
-            return statistics.median(self.per_call(arm))
-        return statistics.median(block.took / block.calls for block in self.blocks if block.arm == arm)
-
-    @property
-    def gain(self) -> float:
-        """Seconds that a call saves according to blocks, less what chance can explain."""
-        return excess(self.per_call(1), self.per_call(0))
-
-    @property
-    def claim(self) -> float:
-        """The gain that calls one by one must confirm: what blocks surely show, or in noise the difference of medians if it is large."""
-        base, head = (statistics.median(self.per_call(arm)) for arm in (0, 1))
-        return self.gain if self.gain > 0 else base - head if base - head > CLAIMED * base else 0.0
 
 
 @dataclass
@@ -375,24 +309,31 @@ class _Turn:
 def hear(court: Court, submission: Submission, pairs: int, stand: Callable[[int], Partner]) -> Evidence:
     """Judge one candidate as far as it gets; `stand` returns the reference's stand for each pair of processes.
 
-    A candidate's process that ends raises `Ended`; what was found before is lost, because none of it can be trusted.
+    A candidate's process that ends raises `Ended`; what was found before is lost, because none of it can be trusted. If time passes
+    outside of the calls, one pair is measured again with another process of the candidate, and what that shows counts: processes of the
+    same code differ, also in how fast they copy.
     """
-    seen = Evidence()
-    for pair in range(pairs):
+    seen, repeated = Evidence(), False
+    places = list(range(pairs))
+    for turn, pair in enumerate(places):
         head, facts = court.seat(submission)
         seen.facts.update(facts)
         trial = Hearing(court, head, seen)
         try:
-            if pair == 0:
+            if turn == 0:
                 trial.check()
                 trial.one_by_one(stand(0))
             else:
                 trial.begin_again()
             trial.in_blocks(stand(pair), pair, court.options.budget / pairs)
-            if pair == pairs - 1:
+            if not repeated and by_time(seen.of(pair)):
+                repeated = True
+                seen.set_aside(pair)
+                places.append(pair)
+            if turn == len(places) - 1:
                 trial.confirm(stand(pair))
-            if court.options.kernels and pair == pairs - 1:
-                seen.facts["kernels"] = head.step("kernels")[0]["kernels"]
+                if court.options.kernels:
+                    seen.facts["kernels"] = head.step("kernels")[0]["kernels"]
         except Void:
             return seen
         finally:

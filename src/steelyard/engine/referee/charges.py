@@ -1,0 +1,54 @@
+"""Findings on work that a candidate does outside of its timed calls, or on more threads than it may use."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+
+from steelyard.engine.referee.evidence import Block
+from steelyard.engine.referee.gains import excess
+from steelyard.model.judging import Trick
+from steelyard.model.units import plain
+
+OUTSIDE, LEAST_OUTSIDE = 0.25, 3e-4
+"""Work around the calls is reported if it is more than this share of the calls' own time, and more than this many seconds a block."""
+
+
+def charges(blocks: Sequence[Block], threads: int, device: str) -> list[Trick]:
+    """Return findings on CPU work outside of the timed calls, or by more threads than the contract allows, with its amount."""
+    if device != "cpu":
+        return []
+    base, head = _by_arm(blocks)
+    least = max(OUTSIDE * _own(head), LEAST_OUTSIDE)
+    found = []
+    beyond = [[max(0.0, block.cpu - threads * block.took) for block in arm] for arm in (base, head)]
+    if (extra := excess(*beyond)) > least:
+        allowed = "one thread" if threads == 1 else f"{threads} threads"
+        found.append(Trick("hidden", f"{plain(extra, 's')} of CPU a block beyond the {allowed} of the contract"))
+    around = [[block.cpu_around for block in arm if block.show is None] for arm in (base, head)]
+    if (extra := excess(*around)) > least:
+        found.append(Trick("outside", f"{plain(extra, 's')} of CPU a block is spent before the calls, where the reference spends none"))
+    return found
+
+
+def by_time(blocks: Sequence[Block]) -> list[Trick]:
+    """Return findings on time outside of the timed calls, by the judge's clock: work that is not on a CPU of the candidate's processes."""
+    base, head = _by_arm(blocks)
+    least = max(2 * OUTSIDE * _own(head), LEAST_OUTSIDE)
+    landing = excess(*([block.land for block in arm] for arm in (base, head)))
+    showing = excess(*([block.show for block in arm if block.show is not None] for arm in (base, head)))
+    both = (landing, "before the calls"), (showing, "after the calls, when outputs are read")
+    return [
+        Trick("outside", f"{plain(extra, 's')} a block are spent {words}, beyond what the reference needs there")
+        for extra, words in both
+        if extra > least
+    ]
+
+
+def _by_arm(blocks: Sequence[Block]) -> tuple[list[Block], list[Block]]:
+    return [block for block in blocks if block.arm == 0], [block for block in blocks if block.arm == 1]
+
+
+def _own(head: Sequence[Block]) -> float:
+    """Return the seconds that the candidate's calls take in the median block."""
+    return statistics.median(block.took for block in head)
