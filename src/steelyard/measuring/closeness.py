@@ -30,7 +30,7 @@ UNITS = {"fp64": 2.0**-53, "fp32": 2.0**-24, "tf32": 2.0**-11, "fp16": 2.0**-11,
 """The largest relative error of one rounding, from the finest format to the coarsest."""
 OWN = 16.0
 SLIGHT = 0.1
-SAMPLED = 1 << 14
+SAMPLED = 1 << 12
 """How many elements are sampled to estimate the size that nine in ten stay below."""
 AT_ONCE = 1 << 22
 """How many elements are checked at a time, so that a check needs little memory beside the arrays themselves."""

@@ -20,7 +20,7 @@ from steelyard.engine.limits import MemoryLimit
 from steelyard.engine.messages import Prepare
 from steelyard.engine.place import Place
 from steelyard.engine.process import end_orphans, keep_orphans
-from steelyard.engine.referee.drawing import FEWEST, MOST_LOCKED, Drawers, count
+from steelyard.engine.referee.drawing import MOST_LOCKED, Drawers, count
 from steelyard.engine.referee.options import JudgeOptions
 from steelyard.engine.referee.parcel import ALIGNMENT, SharedMemory
 from steelyard.engine.referee.partner import Ended, Partner, Sabotaged, restored, settings
@@ -80,7 +80,7 @@ class Court:
     folder: Path
     mark: str = field(default_factory=lambda: uuid.uuid4().hex)
     nursery: Nursery | None = None
-    bases: list[Partner] = field(default_factory=list)
+    bases: list[Stander] = field(default_factory=list)
     spares: list[Conversation] = field(default_factory=list)
     files: dict[str, tuple[int, int] | None] = field(default_factory=dict)
     """Files shared with stands, each with its identity when it was made, because later processes open them by name."""
@@ -88,6 +88,8 @@ class Court:
     """Whether one of these files has been replaced."""
     triton: bool = False
     """Whether a candidate so far was written in Triton: interpreters for later ones then load it in advance."""
+    many: bool = False
+    """Whether many candidates are judged, so that processes to draw inputs pay off."""
     drawing: bool = False
     """Whether processes that draw inputs besides the examiner were started."""
     drawn: int = 0
@@ -96,6 +98,8 @@ class Court:
     """Seconds that a call of the reference took in each of its stands before any candidate ran."""
     until: float | None = None
     """The deadline of the current candidate."""
+    leaving: list[Partner] = field(default_factory=list)
+    """Stands that were killed and may not have ended yet."""
     heard: Partner | None = None
     """The current candidate: it is stopped while inputs are drawn and answers are checked."""
 
@@ -145,16 +149,16 @@ class Court:
         elif self.drawers.ready(self.examiner, self.inputs):
             self.files |= {path: _inode(path) for path in self.drawers.files}
             for base in self.bases:
-                base.step("open", files=self.drawers.locked)
+                base.step("open", files=self.drawers.files, locks=self.drawers.locks)
 
     @property
-    def locked(self) -> int:
-        """How many bytes of the examiner's inputs are locked for a device: if other processes draw, it draws few."""
-        calls = FEWEST if self.drawers.partners else 2 * self.opening.calls
-        return min(MOST_LOCKED, calls * _rounded(self.opening.input_bytes, self.opening.arrays))
+    def locks(self) -> bool:
+        """Whether stands lock the examiner's inputs in memory for a device, which is not worth it if other processes draw most."""
+        return self.options.device != "cpu" and not self.many and Path(self.inputs).stat().st_size <= MOST_LOCKED
 
     def begin_again(self) -> None:
         """Start the examiner and the reference again because a candidate has ended some; what was drawn before is gone."""
+        self._see_off()
         for partner in (*self.bases, self.examiner):
             partner.close()
         self.drawers.close()
@@ -185,16 +189,15 @@ class Court:
             time.sleep(SOON / 10)
         return True
 
-    def untouched(self) -> None:
-        """Raise `Sabotaged` if a candidate has changed the judge's own processes or files."""
+    def untouched(self, asked: Sequence[Partner] | None = None) -> None:
+        """Raise `Sabotaged` if a candidate has changed the judge's own files or processes: all, or those that will be asked next."""
         if self.nursery is not None and (done := restored(self.nursery.process.pid, self.nursery_settings)):
             raise Sabotaged(f"{NURSERY} {done} while this candidate was judged")
         if any(_inode(path) != was for path, was in self.files.items()):
             self.spoilt = True
             raise Sabotaged("other files were put in place of the judge's while this candidate was judged")
-        for partner in self.own:
-            if done := partner.touched():
-                raise Sabotaged(f"{partner.talk.subject} {done} while this candidate was judged")
+        for partner in self.own if asked is None else asked:
+            partner.check_untouched()
 
     @property
     def own(self) -> list[Partner]:
@@ -222,24 +225,24 @@ class Court:
                 raise Ended("crashed", str(error), subject=NURSERY, lost=True) from None
         return start_fresh(self.place, self.mark)
 
-    def seat(self, submission: Submission | None) -> tuple[Partner, Mapping[str, Any]]:
+    def seat(self, submission: Submission | None) -> tuple[Stander, Mapping[str, Any]]:
         """Start a stand for a candidate, or for the reference if there is none; return it with the facts that loading it reported."""
         base = submission is None
         self.untouched()
         self.seated += 1
         folder = Path(tempfile.mkdtemp(prefix=f"stand-{self.seated}-", dir=self.folder))
         room = self.opening.calls * (_rounded(self.opening.output_bytes, 64) + _rounded(self.opening.input_bytes, self.opening.arrays))
-        outputs = SharedMemory.create(folder / "outputs", 2 * room).path
+        outputs = Sheet.create(folder / "outputs", 2 * room)
         fresh = self.options.device != "cpu" or (submission is not None and calls_for_fresh(submission))
         talk = self._talk(fresh=fresh, base=base)
         words = self._words() | {
             "base": base, "candidate": None if submission is None else asdict(submission), "contract": asdict(self.problem.contract),
-            "folder": str(folder), "inputs": (self.inputs, self.locked), "others": self.drawers.locked, "outputs": outputs,
-            "provisions": self.provisions,
+            "folder": str(folder), "inputs": self.inputs, "locks": self.locks, "others": self.drawers.files,
+            "locks_others": self.drawers.locks, "outputs": outputs.path, "provisions": self.provisions,
             "scale": self.opening.scale, "answer": self.opening.answer,
         }  # fmt: skip
-        partner = Stander(talk, self.options.timeout, folder=folder)
-        partner.outputs, partner.until, partner.limit = outputs, None if base else self.until, self.options.limit
+        partner = Stander(talk, self.options.timeout, folder=folder, outputs=outputs)
+        partner.until, partner.limit = None if base else self.until, self.options.limit
         try:
             if self.options.device == "cpu" and self.options.threads == 1:
                 partner.pin({max(affinity())})
@@ -250,6 +253,7 @@ class Court:
             raise
         if not base:
             self.heard = partner
+        self._see_off()
         return partner, sound_facts(told.get("facts"))
 
     def _talk(self, *, fresh: bool, base: bool) -> Conversation:
@@ -276,19 +280,35 @@ class Court:
             )
             self.spares.append(talk)
 
-    def unseat(self, partner: Partner) -> list[int]:
-        """End a stand with all that it has started, and remove its files; return the processes below it that were still running."""
+    def unseat(self, partner: Partner, *, wait: bool = True) -> list[int]:
+        """End a stand with all that it has started, and remove its files; return the processes below it that were still running.
+
+        Without `wait` it is killed at once, and the rest is done when the next one has been seated: a device needs a tenth of a second to
+        take back what a process had.
+        """
         left = partner.left_running()
         self.heard = None if partner is self.heard else self.heard
-        partner.close()
-        if partner.talk.limit is not None:
-            partner.talk.limit.release()
-        if isinstance(partner, Stander):
-            shutil.rmtree(partner.folder, ignore_errors=True)
+        partner.kill()
+        self.leaving.append(partner)
+        if wait or self.options.device == "cpu":
+            self._see_off()
+        return left
+
+    def _see_off(self) -> None:
+        """Wait for the stands that were killed, and end and remove what they have left."""
+        if not self.leaving:
+            return
+        for partner in self.leaving:
+            partner.close()
+            if partner.talk.limit is not None:
+                partner.talk.limit.release()
+            if isinstance(partner, Stander):
+                partner.outputs.close()
+                shutil.rmtree(partner.folder, ignore_errors=True)
+        self.leaving.clear()
         end_orphans(self.mark, self._known())
         if self.nursery is not None and self.nursery.process.poll() is None:
             self.nursery.sweep(self._known())
-        return left
 
     def _known(self) -> list[int]:
         found = [self.examiner.pid, *self.drawers.pids, *(base.pid for base in self.bases), *(talk.worker.pid for talk in self.spares)]
@@ -303,11 +323,19 @@ class Court:
     def draw(self, numbers: Sequence[int], wide: str = "") -> list[Mapping[str, Any]]:
         """Draw inputs for these calls into shared memory; they replace those that were there."""
         with self.still():
-            self.untouched()
+            for base in self.bases:
+                base.outputs.clear()
+            self.untouched(self.drawers.desks(self.examiner, numbers))
             if not wide:
                 return self.drawers.draw(self.examiner, numbers)
             found, _ = self.examiner.step("draw", numbers=list(numbers), wide=wide)
         return list(found["slots"])
+
+    def prepare(self, numbers: Sequence[int]) -> None:
+        """Have the inputs of these calls drawn, but not put into shared memory."""
+        with self.still():
+            self.untouched()
+            self.drawers.prepare(numbers)
 
     def still(self) -> contextlib.AbstractContextManager[None]:
         """Stop the current candidate: work it did meanwhile would not be timed."""
@@ -322,11 +350,13 @@ class Court:
         """Return the examiner's findings on answers that a stand has shown."""
         assert isinstance(partner, Stander)
         with self.still():
-            self.untouched()
-            found, _ = self.examiner.step("verify", outputs=partner.outputs, items=list(items), wide=wide)
+            self.untouched([self.examiner])
+            found, _ = self.examiner.step("verify", outputs=partner.outputs.path, items=list(items), wide=wide)
+            partner.outputs.clear()
         return list(found["found"])
 
     def _close(self) -> None:
+        self._see_off()
         for partner in (*self.bases, *([self.examiner] if hasattr(self, "examiner") else [])):
             partner.close()
         if hasattr(self, "drawers"):
@@ -340,11 +370,38 @@ class Court:
 
 
 @dataclass
+class Sheet:
+    """The file for a stand's outputs; the judge keeps it open, since a candidate could put another file in its place."""
+
+    path: str
+    fd: int
+    size: int
+
+    @classmethod
+    def create(cls, path: Path, size: int) -> Sheet:
+        """Make the file; the kernel provides memory only for the parts that are written."""
+        memory = SharedMemory.create(path, size)
+        return cls(memory.path, os.open(path, os.O_RDWR | os.O_NOFOLLOW), len(memory.view))
+
+    def clear(self) -> None:
+        """Give its memory back, so that outputs are always written to new pages: in old ones that takes less time."""
+        if os.fstat(self.fd).st_blocks:
+            os.ftruncate(self.fd, 0)
+            os.ftruncate(self.fd, self.size)
+
+    def close(self) -> None:
+        """Close the file; a second time does nothing."""
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
+
+
+@dataclass(kw_only=True)
 class Stander(Partner):
     """A partner that runs a candidate or the reference, with its own folder and a file for its outputs."""
 
-    folder: Path = Path()
-    outputs: str = ""
+    folder: Path
+    outputs: Sheet
     until: float | None = None
     limit: float | None = None
     """When its time is over, and how many seconds it had."""

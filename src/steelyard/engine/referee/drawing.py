@@ -24,7 +24,7 @@ TRIED = (1, 2)
 FEWEST = 4
 """Fewest draws that are worth more than one process."""
 MOST_LOCKED = 1 << 28
-"""Most bytes of inputs that are locked in memory for a device: locking takes time in every candidate's process."""
+"""Most bytes of inputs that are locked in memory for a device: locking takes time in every candidate's process, as does copying without."""
 
 
 def count(cpus: int, device: str) -> int:
@@ -50,6 +50,8 @@ class Drawers:
     talks: list[Conversation] = field(default_factory=list)
     partners: list[Partner] = field(default_factory=list)
     files: list[str] = field(default_factory=list)
+    prepared: dict[int, Partner] = field(default_factory=dict)
+    """Numbers whose inputs have been drawn already, each with the process that keeps them."""
 
     def start(self, number: int, torch: bool) -> None:
         """Start this many processes, without waiting for them."""
@@ -81,9 +83,9 @@ class Drawers:
         return max(len(TRIED), -(-self.most // desks)) * self.each
 
     @property
-    def locked(self) -> list[tuple[str, int]]:
-        """The files, each with the bytes of it that are locked in memory for a device."""
-        return [(file, min(MOST_LOCKED // len(self.files), self._size(len(self.files)))) for file in self.files]
+    def locks(self) -> bool:
+        """Whether stands lock the files in memory for a device."""
+        return self.words["device"] != "cpu" and sum(Path(file).stat().st_size for file in self.files) <= MOST_LOCKED
 
     def _agrees(self, partner: Partner, file: str, known: bytes) -> bool:
         try:
@@ -94,17 +96,33 @@ class Drawers:
             return False
         return content(found["slots"], SharedMemory.open(file)) == known
 
-    def draw(self, examiner: Partner, numbers: Sequence[int]) -> list[Mapping[str, Any]]:
-        """Return the inputs of these draws, each process drawing a share; on the CPU the examiner draws too."""
+    def prepare(self, numbers: Sequence[int]) -> None:
+        """Have inputs drawn that will be requested one by one; nobody can see them before."""
+        self.prepared.clear()
+        if len(self.partners) >= FEWEST:
+            parts = shares(numbers, len(self.partners))
+            waits = [desk.hand("prepare", numbers=part) for desk, part in zip(self.partners, parts, strict=True)]
+            for desk, part, wait in zip(self.partners, parts, waits, strict=True):
+                wait()()
+                self.prepared |= dict.fromkeys(part, desk)
+
+    def desks(self, examiner: Partner, numbers: Sequence[int]) -> list[Partner]:
+        """Return the processes that will draw these inputs; on the CPU the examiner is one of them."""
+        if len(numbers) == 1 and numbers[0] in self.prepared:
+            return [self.prepared[numbers[0]]]
         if len(numbers) < FEWEST or not self.partners:
-            return list(examiner.step("draw", numbers=list(numbers), wide="")[0]["slots"])
-        desks = [*self.partners, *([examiner] if self.words["device"] == "cpu" else [])]
+            return [examiner]
+        return [*self.partners, *([examiner] if self.words["device"] == "cpu" else [])]
+
+    def draw(self, examiner: Partner, numbers: Sequence[int]) -> list[Mapping[str, Any]]:
+        """Return the inputs of these draws, each process drawing a share."""
+        desks = self.desks(examiner, numbers)
         parts = shares(numbers, len(desks))
         waits = [desk.hand("draw", numbers=part, wide="") for desk, part in zip(desks, parts, strict=True)]
         found: list[Mapping[str, Any]] = []
-        for place, read in enumerate([wait() for wait in waits]):
+        for desk, read in zip(desks, [wait() for wait in waits], strict=True):
             slots = read()["slots"]
-            file = self.files[place] if place < len(self.files) else ""
+            file = "" if desk is examiner else self.files[place_of(desk, self.partners)]
             found += [{**slot, "file": file} for slot in slots] if file else list(slots)
         return found
 
@@ -121,6 +139,7 @@ class Drawers:
         for talk in self.talks:
             talk.worker.stop()
         self.partners.clear()
+        self.prepared.clear()
         self.talks.clear()
         self.files.clear()
 
@@ -129,6 +148,11 @@ class Drawers:
         """The process ids of all of them, also of those still starting."""
         yield from (partner.pid for partner in self.partners)
         yield from (talk.worker.pid for talk in self.talks)
+
+
+def place_of(desk: Partner, partners: Sequence[Partner]) -> int:
+    """Return the place of a process among others."""
+    return next(place for place, partner in enumerate(partners) if partner is desk)
 
 
 def shares(numbers: Sequence[int], count: int) -> list[list[int]]:

@@ -96,8 +96,9 @@ def _for_problem(
                 bench = stack.enter_context(opened(problem, options))
             bench.court.triton = bench.court.triton or names_triton(each)
             bench.court.make_ready(AHEAD if left is None else min(AHEAD, left - number))
+            bench.court.many = left is None or left > 1
             bench.ready()
-            if left is None or left > 1:
+            if bench.court.many:
                 bench.court.draw_in_parallel()
             began, drawn = time.monotonic(), bench.court.drawn
             found = bench.judge(each)

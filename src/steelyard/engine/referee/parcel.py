@@ -72,10 +72,13 @@ class SharedMemory:
             raise Unreadable(f"bytes {start} to {start + size} are not in the shared memory")
         return np.frombuffer(self.view, np.uint8, size, start)
 
-    def lock(self, size: int) -> None:
-        """Keep the first bytes in physical memory, if a framework's functions were saved: copies to a device are faster then."""
-        if _TENSORS and size:
-            _TENSORS[0].lock(self.at(0, min(size, len(self.view))))
+    def lock(self) -> None:
+        """Keep it in physical memory, if a framework's functions were saved: copies to a device are faster then.
+
+        Always the whole of it, because a device cannot copy arrays that are locked in part.
+        """
+        if _TENSORS:
+            _TENSORS[0].lock(self.at(0, len(self.view)))
 
 
 def _mapped(path: str) -> memoryview:

@@ -14,6 +14,7 @@ from typing import Any
 
 from steelyard.engine.conversation import Conversation, Lost
 from steelyard.engine.messages import Converse, Done, Step, Stepped
+from steelyard.engine.process import end_tree
 from steelyard.engine.referee.sound import sound_answer
 from steelyard.machine.processes import tree
 from steelyard.model.record import Status
@@ -138,6 +139,11 @@ class Partner:
         """Return what another process did to it, if anything, and undo it."""
         return restored(self.pid, self.settings)
 
+    def check_untouched(self) -> None:
+        """Raise `Sabotaged` if another process did something to it."""
+        if done := self.touched():
+            raise Sabotaged(f"{self.talk.subject} {done} while this candidate was judged")
+
     def _below(self) -> list[int]:
         found = tree(self.pid)
         for pid in found:
@@ -149,6 +155,14 @@ class Partner:
         """Return processes that it has started and that are still running, even if it has ended itself."""
         self._below()
         return [pid for pid, start in self.met.items() if start and _started(pid) == start]
+
+    def kill(self) -> None:
+        """Kill the process and everything that it has started, without waiting until they have ended."""
+        self.pauses = 0
+        self.resume()
+        left = self.left_running()
+        end_tree(self.pid, itself=True)
+        _send([pid for pid in left if _started(pid) == self.met[pid]], signal.SIGKILL)
 
     def close(self) -> str:
         """End the process and everything that it has started; return what it printed."""

@@ -58,14 +58,14 @@ def perform(words: Mapping[str, Any], say: Say, hear: Hear) -> None:
     if words["base"]:
         close_to_others()
     tensors = prepare_tensors() if words["torch"] else None
-    memory = (SharedMemory.open(words["inputs"][0]), SharedMemory.open(words["outputs"]))
-    if words["device"] != "cpu":
-        memory[0].lock(words["inputs"][1])
+    memory = (SharedMemory.open(words["inputs"]), SharedMemory.open(words["outputs"]))
+    if words["locks"]:
+        memory[0].lock()
     with _as_it_was(words) as changed:
         stand = Stand(lambda *args: None, words["device"], Contract(**tuples(words["contract"])), tensors, *memory, changed=changed)
         stand.fills = [tuple(pair) for pair in words["scale"]]
         stand.answer, stand.given = words["answer"], not words["base"]
-        stand.open(words["others"])
+        stand.open(words["others"], words["locks_others"])
         said = told_failure(lambda: stand.load(words))
         say(said)
         while (step := hear()) is not None:
@@ -163,7 +163,7 @@ class Stand:
         if words["do"] == "show":
             return self.show(words["which"], words["inputs"])
         if words["do"] == "open":
-            self.open(words["files"])
+            self.open(words["files"], words["locks"])
             return {}
         plain = {
             "call": self.call, "wait": self.wait, "spoil": self.spoil, "litter": self.litter, "state": self.state, "kernels": self.kernels,
@@ -203,12 +203,12 @@ class Stand:
             (made if self.given else self.spare).extend(empty if isinstance(empty, (tuple, list)) else [empty])
         return tuple(made)
 
-    def open(self, files: Sequence[tuple[str, int]]) -> None:
-        """Open the memory of processes that draw inputs, each with the bytes that most blocks need: these are locked for a device."""
-        for file, size in files:
+    def open(self, files: Sequence[str], locks: bool) -> None:
+        """Open the memory of processes that draw inputs, and lock it for a device if that pays off."""
+        for file in files:
             self.others[file] = SharedMemory.open(file)
-            if self.device != "cpu":
-                self.others[file].lock(size)
+            if locks:
+                self.others[file].lock()
 
     def _memory(self, file: str) -> SharedMemory:
         """Return the memory of some inputs: the examiner's, or that of another process that draws inputs."""

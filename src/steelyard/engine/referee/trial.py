@@ -143,7 +143,7 @@ class Hearing:
         """Whether the memory of a wrong answer has changed although nothing was called since."""
         time.sleep(LATE)
         shown, _ = self.head.step("show", which=[place], inputs=False)
-        item = {"number": self.asked[-1] if self.asked else 0, "output": shown["outputs"][0], "others": [], "inputs": None}
+        item = {"number": self.asked[-1] if self.asked else 0, "output": shown["outputs"][0], "others": [], "inputs": None, "digest": True}
         return self.court.verify(self.head, [item])[0].get("digest") != found.get("digest")
 
     def _unwritten(self, number: int) -> bool:
@@ -159,7 +159,7 @@ class Hearing:
                 self.head.step("litter")
                 self.head.step("call")
             shown, _ = self.head.step("show", which=[0], inputs=False)
-            item = {"number": number, "output": shown["outputs"][0], "others": [], "inputs": None}
+            item = {"number": number, "output": shown["outputs"][0], "others": [], "inputs": None, "digest": True}
             digests.add(self.court.verify(self.head, [item])[0].get("digest"))
         return len(digests) > 1
 
@@ -201,12 +201,14 @@ class Hearing:
 
     def one_by_one(self, base: Partner) -> None:
         """Time single calls of both arms, each with inputs copied in just before and an answer taken at once."""
-        for turn in range(SERIAL):
-            numbers = self.court.numbers(1)
+        drawn = self.court.numbers(SERIAL)
+        self.court.prepare(drawn)
+        for turn, number in enumerate(drawn):
+            numbers = [number]
             slots, times = self.court.draw(numbers), [0.0, 0.0]
             for arm in self.rng.sample((0, 1), 2):
                 partner = (base, self.head)[arm]
-                with self._turn(arm):
+                with self._turn(base, arm):
                     partner.step("land", slots=slots)
                     times[arm] = partner.step("call")[1]
                     if not arm:
@@ -223,11 +225,11 @@ class Hearing:
             self.one_by_one(base)
             spent += sum(map(sum, self.seen.serial[-SERIAL:]))
 
-    def _turn(self, arm: int) -> _Turn:
-        return _Turn(self.court, self.head if arm == 0 else None)
+    def _turn(self, base: Partner, arm: int) -> _Turn:
+        return _Turn(base, self.head if arm == 0 else None)
 
     def _empty(self, base: Partner) -> float:
-        with self._turn(0):
+        with self._turn(base, 0):
             return base.step("wait")[1]
 
     def in_blocks(self, base: Partner, pair: int, budget: float) -> None:
@@ -249,7 +251,7 @@ class Hearing:
                 half = turn // 2
                 mine = slice(half * calls, (half + 1) * calls)
                 look = chosen[half] if arm else bool(turn % 2) and self.rng.random() < SHOWN
-                with self._turn(arm):
+                with self._turn(base, arm):
                     self._block(base, (pair, number, half, arm), slots[mine], numbers[mine], audit=look)
             self.seen.empty.append(self._empty(base))
 
@@ -293,13 +295,13 @@ def _error(found: Mapping[str, Any]) -> float:
 class _Turn:
     """Pauses the candidate and all that it has started while the reference has its turn."""
 
-    court: Court
+    base: Partner
     still: Partner | None
 
     def __enter__(self) -> None:
         if self.still is not None:
             self.still.pause()
-            self.court.untouched()
+            self.base.check_untouched()
 
     def __exit__(self, *_: object) -> None:
         if self.still is not None:
@@ -337,6 +339,6 @@ def hear(court: Court, submission: Submission, pairs: int, stand: Callable[[int]
         except Void:
             return seen
         finally:
-            if left := court.unseat(head):
+            if left := court.unseat(head, wait=turn < len(places) - 1):
                 seen.tell("left-behind", f"processes that it had started were still running: {len(left)}", voids=False)
     return seen

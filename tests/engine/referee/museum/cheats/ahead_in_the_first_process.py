@@ -1,11 +1,13 @@
 """Has the answers ready when inputs are made, but only in its first process: what shows there once could be chance."""
 
+from pathlib import Path
+
 import torch
 
 PROBLEM = "rows"
 EXPECT = {"outside", "amortised", "harmless"}
 READY = {}
-MARK = "/dev/shm/steelyard-museum-first-process"
+MARK = Path("/dev/shm/steelyard-museum-first-process")
 
 
 def hooked(make):
@@ -20,7 +22,7 @@ def hooked(make):
 
 softmax = torch.softmax
 try:
-    open(MARK, "x").close()
+    MARK.touch(exist_ok=False)
 except FileExistsError:
     pass
 else:
