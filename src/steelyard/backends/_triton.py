@@ -9,11 +9,15 @@ COUNT = 64
 
 
 def wake(folder: str) -> None:
-    """Load Triton, its driver, which is compiled in this folder, and its compiler; if that fails, the candidate's own call reports why."""
+    """Load Triton and its compiler, and compile its driver and usual launches in this folder.
+
+    If that fails, the candidate's own call reports why.
+    """
     os.environ["TRITON_CACHE_DIR"] = folder
     importlib.import_module("triton.language")
     importlib.import_module("triton.runtime").driver.active.get_current_target()
     torch = importlib.import_module("torch")
-    numbers = torch.zeros(COUNT, device="cuda")
-    importlib.import_module("steelyard.backends._triton_kernel").total[(1,)](numbers, numbers, COUNT, BLOCK=COUNT)
+    kernels, numbers = importlib.import_module("steelyard.backends._triton_kernel"), torch.zeros(COUNT, device="cuda")
+    kernels.from_one[(1,)](numbers, numbers, COUNT, BLOCK=COUNT)
+    kernels.from_two[(1,)](numbers, numbers, numbers, COUNT, BLOCK=COUNT)
     torch.cuda.synchronize()

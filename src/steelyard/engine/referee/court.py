@@ -69,6 +69,14 @@ class Opening:
         return max(1, min(MOST_CALLS, MOST_SHARED // max(each, 1)))
 
 
+@dataclass(frozen=True)
+class Spare:
+    """An interpreter that waits for a candidate, with the folder in which it has compiled what Triton needs."""
+
+    talk: Conversation
+    triton: str
+
+
 @dataclass
 class Court:
     """One problem with all that belongs to judging it; no process and no file is left behind."""
@@ -81,7 +89,7 @@ class Court:
     mark: str = field(default_factory=lambda: uuid.uuid4().hex)
     nursery: Nursery | None = None
     bases: list[Stander] = field(default_factory=list)
-    spares: list[Conversation] = field(default_factory=list)
+    spares: list[Spare] = field(default_factory=list)
     files: dict[str, tuple[int, int] | None] = field(default_factory=dict)
     """Files shared with stands, each with its identity when it was made, because later processes open them by name."""
     spoilt: bool = False
@@ -166,7 +174,7 @@ class Court:
         self.bases.clear()
         if self.nursery is not None:
             self.nursery.stop()
-        end_orphans(self.mark, [talk.worker.pid for talk in self.spares])
+        end_orphans(self.mark, [spare.talk.worker.pid for spare in self.spares])
         self._remove_folder()
         self.folder = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-", dir=self.folder.parent))
         self._begin()
@@ -234,14 +242,14 @@ class Court:
         room = self.opening.calls * (_rounded(self.opening.output_bytes, 64) + _rounded(self.opening.input_bytes, self.opening.arrays))
         outputs = Sheet.create(folder / "outputs", 2 * room)
         fresh = self.options.device != "cpu" or (submission is not None and calls_for_fresh(submission))
-        talk = self._talk(fresh=fresh, base=base)
+        talk, triton = self._talk(fresh=fresh, base=base)
         words = self._words() | {
             "base": base, "candidate": None if submission is None else asdict(submission), "contract": asdict(self.problem.contract),
-            "folder": str(folder), "inputs": self.inputs, "locks": self.locks, "others": self.drawers.files,
+            "folder": str(folder), "triton": triton, "inputs": self.inputs, "locks": self.locks, "others": self.drawers.files,
             "locks_others": self.drawers.locks, "outputs": outputs.path, "provisions": self.provisions,
             "scale": self.opening.scale, "answer": self.opening.answer,
         }  # fmt: skip
-        partner = Stander(talk, self.options.timeout, folder=folder, outputs=outputs)
+        partner = Stander(talk, self.options.timeout, folders=(folder, *([Path(triton)] if triton else ())), outputs=outputs)
         partner.until, partner.limit = None if base else self.until, self.options.limit
         try:
             if self.options.device == "cpu" and self.options.threads == 1:
@@ -256,10 +264,13 @@ class Court:
         self._see_off()
         return partner, sound_facts(told.get("facts"))
 
-    def _talk(self, *, fresh: bool, base: bool) -> Conversation:
+    def _talk(self, *, fresh: bool, base: bool) -> tuple[Conversation, str]:
+        """Return a worker for a stand, with the folder in which it has compiled what Triton needs, if it has."""
         subject = "the reference" if base else CANDIDATE
+        triton = ""
         if fresh and self.spares:
-            talk = self.spares.pop(0)
+            spare = self.spares.pop(0)
+            talk, triton = spare.talk, spare.triton
             talk.subject = subject
             for _ in talk.answers():
                 pass
@@ -268,17 +279,16 @@ class Court:
         if self.options.memory is not None and not base:
             talk.limit = MemoryLimit.create(self.options.memory, f"{os.getpid()}-{talk.worker.pid}")
             talk.limit.admit(talk.worker.pid)
-        return talk
+        return talk, triton
 
     def make_ready(self, count: int) -> None:
         """Start interpreters for later candidates, which import the framework and wake the device meanwhile."""
         while self.options.device != "cpu" and len(self.spares) < count:
-            talk = Conversation(start_fresh(self.place, self.mark))
-            talk.ask(
-                Prepare("torch", self.options.device, triton=tempfile.mkdtemp(prefix="triton-", dir=self.folder) if self.triton else ""),
-                START_PATIENCE,
+            spare = Spare(
+                Conversation(start_fresh(self.place, self.mark)), tempfile.mkdtemp(prefix="triton-", dir=self.folder) if self.triton else ""
             )
-            self.spares.append(talk)
+            spare.talk.ask(Prepare("torch", self.options.device, triton=spare.triton), START_PATIENCE)
+            self.spares.append(spare)
 
     def unseat(self, partner: Partner, *, wait: bool = True) -> list[int]:
         """End a stand with all that it has started, and remove its files; return the processes below it that were still running.
@@ -304,14 +314,20 @@ class Court:
                 partner.talk.limit.release()
             if isinstance(partner, Stander):
                 partner.outputs.close()
-                shutil.rmtree(partner.folder, ignore_errors=True)
+                for folder in partner.folders:
+                    shutil.rmtree(folder, ignore_errors=True)
         self.leaving.clear()
         end_orphans(self.mark, self._known())
         if self.nursery is not None and self.nursery.process.poll() is None:
             self.nursery.sweep(self._known())
 
     def _known(self) -> list[int]:
-        found = [self.examiner.pid, *self.drawers.pids, *(base.pid for base in self.bases), *(talk.worker.pid for talk in self.spares)]
+        found = [
+            self.examiner.pid,
+            *self.drawers.pids,
+            *(base.pid for base in self.bases),
+            *(spare.talk.worker.pid for spare in self.spares),
+        ]
         found += [self.heard.pid] if self.heard is not None else []
         return [*found, *([self.nursery.process.pid] if self.nursery else [])]
 
@@ -361,8 +377,8 @@ class Court:
             partner.close()
         if hasattr(self, "drawers"):
             self.drawers.close()
-        for talk in self.spares:
-            talk.worker.stop()
+        for spare in self.spares:
+            spare.talk.worker.stop()
         if self.nursery is not None:
             self.nursery.stop()
         end_orphans(self.mark, ())
@@ -398,9 +414,9 @@ class Sheet:
 
 @dataclass(kw_only=True)
 class Stander(Partner):
-    """A partner that runs a candidate or the reference, with its own folder and a file for its outputs."""
+    """A partner that runs a candidate or the reference, with its own folders and a file for its outputs."""
 
-    folder: Path
+    folders: tuple[Path, ...]
     outputs: Sheet
     until: float | None = None
     limit: float | None = None
