@@ -188,12 +188,14 @@ class Prepare:
     """Import what a backend needs, and its compiler where something will be compiled, and wake the device; then wait for a job.
 
     With `triton`, an empty folder, Triton is loaded too: it compiles its driver there, which takes a C compiler's time in every process.
+    `locks` are files of inputs that a candidate will get, which are mapped and locked in memory for the device.
     """
 
     backend: str
     device: str
     compiles: bool = False
     triton: str = ""
+    locks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -222,6 +222,8 @@ def prepare(job: Prepare) -> None:
             backend(job.device).sync()
         if job.triton:
             importlib.import_module("steelyard.backends._triton").wake(job.triton)
+        if job.locks:
+            importlib.import_module("steelyard.engine.referee.parcel").lock_ahead(job.locks)
     forget_garbage(len(sys.modules))
 
 

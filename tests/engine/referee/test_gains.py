@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
+from steelyard.engine.referee.charges import supported
 from steelyard.engine.referee.evidence import Block, Evidence
 from steelyard.engine.referee.gains import excess, saved_alone, shown_alone, undecided
-from steelyard.engine.referee.ruling import supported
 
 
 def noisy(centre: float, spread: float, count: int, seed: int) -> list[float]:
@@ -39,7 +39,7 @@ def test_a_gain_that_calls_one_by_one_do_not_have_is_amortised() -> None:
     seen = evidence(0.0, 5e-6, 40)
     assert seen.gain == pytest.approx(50e-6, rel=0.1)
     assert not undecided(seen.gain, seen.serial)
-    found = supported(seen)
+    found = supported(seen, "cpu")
     assert [trick.kind for trick in found] == ["amortised"] and "one by one" in found[0].words
 
 
@@ -47,12 +47,12 @@ def test_a_gain_that_calls_one_by_one_have_too_is_supported() -> None:
     seen = evidence(50e-6, 5e-6, 40)
     low, high = saved_alone(seen.serial)
     assert low < 50e-6 < high and low > 0
-    assert not undecided(seen.gain, seen.serial) and not supported(seen)
+    assert not undecided(seen.gain, seen.serial) and not supported(seen, "cpu")
 
 
 def test_noise_leaves_it_undecided_and_accuses_nobody() -> None:
     seen = evidence(0.0, 200e-6, 10)
-    assert undecided(seen.gain, seen.serial) and not supported(seen)
+    assert undecided(seen.gain, seen.serial) and not supported(seen, "cpu")
     assert not undecided(-1e-6, seen.serial) and not undecided(1e-6, [])
 
 

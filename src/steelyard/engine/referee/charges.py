@@ -5,13 +5,16 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 
-from steelyard.engine.referee.evidence import Block
-from steelyard.engine.referee.gains import excess
+from steelyard.engine.referee.evidence import Block, Evidence
+from steelyard.engine.referee.gains import SUPPORTED, excess, saved_alone
 from steelyard.model.judging import Trick
 from steelyard.model.units import plain
 
 OUTSIDE, LEAST_OUTSIDE = 0.25, 3e-4
 """Work around the calls is reported if it is more than this share of the calls' own time, and more than this many seconds a block."""
+FEWEST_SERIAL = 4
+COLD = 0.25
+"""The share of a single call that a gain must be to show in single calls on a device, whatever the launches cost."""
 
 
 def charges(blocks: Sequence[Block], threads: int, device: str) -> list[Trick]:
@@ -43,6 +46,24 @@ def by_time(blocks: Sequence[Block]) -> list[Trick]:
         for extra, words in both
         if extra > least
     ]
+
+
+def supported(seen: Evidence, device: str) -> list[Trick]:
+    """Return a finding if calls one by one do not show the gain of blocks: time saved by doing many calls at once is not speed.
+
+    On a device, that a small gain does not show is no evidence: a single call is mostly the launch after a pause, which takes longer in
+    Python than in a framework.
+    """
+    gain = seen.gain
+    if gain <= 0 or len(seen.serial) < FEWEST_SERIAL:
+        return []
+    if device != "cpu" and gain < COLD * statistics.median(base for base, _ in seen.serial):
+        return []
+    _, high = saved_alone(seen.serial)
+    if high >= SUPPORTED * gain:
+        return []
+    words = f"{plain(gain, 's')} a call are saved in blocks of calls, but at most {plain(max(high, 0.0), 's')} in calls one by one"
+    return [Trick("amortised", words)]
 
 
 def _by_arm(blocks: Sequence[Block]) -> tuple[list[Block], list[Block]]:

@@ -33,11 +33,15 @@ from steelyard.model.units import plain as quantity
 
 EXAMINER, STAND = "steelyard.engine.referee.examining", "steelyard.engine.referee.stand"
 CANDIDATE, NURSERY = "the candidate", "the process that starts the others"
+REPLACED = "other files were put in place of the judge's while this candidate was judged"
 PREFIX = "steelyard-court-"
 FAST_FOLDER = Path("/dev/shm")
 MOST_SHARED = 1 << 30
 """Most bytes of inputs that are ready at a time, unless one call needs more."""
 MOST_CALLS = 64
+READY = {"cpu": 8 << 20}
+DEVICE_READY = 64 << 20
+"""Bytes of outputs for which memory is provided before a stand starts; a device's blocks have more calls."""
 START_PATIENCE = 180.0
 SOON = 0.05
 """Seconds in which the end of a process shows after the ends of those that it had started."""
@@ -90,6 +94,8 @@ class Court:
     nursery: Nursery | None = None
     bases: list[Stander] = field(default_factory=list)
     spares: list[Spare] = field(default_factory=list)
+    sheets: list[Sheet] = field(default_factory=list)
+    """Files for outputs that no stand uses now."""
     files: dict[str, tuple[int, int] | None] = field(default_factory=dict)
     """Files shared with stands, each with its identity when it was made, because later processes open them by name."""
     spoilt: bool = False
@@ -172,6 +178,7 @@ class Court:
         self.drawers.close()
         self.drawing, self.spoilt = False, False
         self.bases.clear()
+        self.sheets.clear()
         if self.nursery is not None:
             self.nursery.stop()
         end_orphans(self.mark, [spare.talk.worker.pid for spare in self.spares])
@@ -185,6 +192,11 @@ class Court:
             shutil.rmtree(self.folder, ignore_errors=True)
         else:
             self.folder.unlink(missing_ok=True)
+
+    def lost_files(self) -> bool:
+        """Whether a candidate has removed files that the judge shares with stands, or put others in their place."""
+        self.spoilt = self.spoilt or any(_inode(path) != was for path, was in self.files.items())
+        return self.spoilt
 
     def lost_nursery(self) -> bool:
         """Whether the process that starts the others has ended; all that it has started end with it, and that may be noticed first."""
@@ -201,9 +213,8 @@ class Court:
         """Raise `Sabotaged` if a candidate has changed the judge's own files or processes: all, or those that will be asked next."""
         if self.nursery is not None and (done := restored(self.nursery.process.pid, self.nursery_settings)):
             raise Sabotaged(f"{NURSERY} {done} while this candidate was judged")
-        if any(_inode(path) != was for path, was in self.files.items()):
-            self.spoilt = True
-            raise Sabotaged("other files were put in place of the judge's while this candidate was judged")
+        if self.lost_files():
+            raise Sabotaged(REPLACED)
         for partner in self.own if asked is None else asked:
             partner.check_untouched()
 
@@ -240,7 +251,7 @@ class Court:
         self.seated += 1
         folder = Path(tempfile.mkdtemp(prefix=f"stand-{self.seated}-", dir=self.folder))
         room = self.opening.calls * (_rounded(self.opening.output_bytes, 64) + _rounded(self.opening.input_bytes, self.opening.arrays))
-        outputs = Sheet.create(folder / "outputs", 2 * room)
+        outputs = self.sheets.pop() if self.sheets else self._sheet(2 * room)
         fresh = self.options.device != "cpu" or (submission is not None and calls_for_fresh(submission))
         talk, triton = self._talk(fresh=fresh, base=base)
         words = self._words() | {
@@ -263,6 +274,10 @@ class Court:
             self.heard = partner
         self._see_off()
         return partner, sound_facts(told.get("facts"))
+
+    def _sheet(self, size: int) -> Sheet:
+        ready = min(READY.get(self.options.device, DEVICE_READY), self.opening.calls * _rounded(self.opening.output_bytes, 8))
+        return Sheet.create(self.folder / f"outputs-{uuid.uuid4().hex}", size, ready)
 
     def _talk(self, *, fresh: bool, base: bool) -> tuple[Conversation, str]:
         """Return a worker for a stand, with the folder in which it has compiled what Triton needs, if it has."""
@@ -287,7 +302,8 @@ class Court:
             spare = Spare(
                 Conversation(start_fresh(self.place, self.mark)), tempfile.mkdtemp(prefix="triton-", dir=self.folder) if self.triton else ""
             )
-            spare.talk.ask(Prepare("torch", self.options.device, triton=spare.triton), START_PATIENCE)
+            locks = self.drawers.files if hasattr(self, "drawers") and self.drawers.locks else ()
+            spare.talk.ask(Prepare("torch", self.options.device, triton=spare.triton, locks=tuple(locks)), START_PATIENCE)
             self.spares.append(spare)
 
     def unseat(self, partner: Partner, *, wait: bool = True) -> list[int]:
@@ -313,7 +329,11 @@ class Court:
             if partner.talk.limit is not None:
                 partner.talk.limit.release()
             if isinstance(partner, Stander):
-                partner.outputs.close()
+                if partner.outputs.intact:
+                    self.sheets.append(partner.outputs)
+                else:
+                    with contextlib.suppress(OSError):
+                        Path(partner.outputs.path).unlink()
                 for folder in partner.folders:
                     shutil.rmtree(folder, ignore_errors=True)
         self.leaving.clear()
@@ -339,8 +359,6 @@ class Court:
     def draw(self, numbers: Sequence[int], wide: str = "") -> list[Mapping[str, Any]]:
         """Draw inputs for these calls into shared memory; they replace those that were there."""
         with self.still():
-            for base in self.bases:
-                base.outputs.clear()
             self.untouched(self.drawers.desks(self.examiner, numbers))
             if not wide:
                 return self.drawers.draw(self.examiner, numbers)
@@ -368,7 +386,6 @@ class Court:
         with self.still():
             self.untouched([self.examiner])
             found, _ = self.examiner.step("verify", outputs=partner.outputs.path, items=list(items), wide=wide)
-            partner.outputs.clear()
         return list(found["found"])
 
     def _close(self) -> None:
@@ -385,31 +402,32 @@ class Court:
         self._remove_folder()
 
 
-@dataclass
+@dataclass(frozen=True)
 class Sheet:
-    """The file for a stand's outputs; the judge keeps it open, since a candidate could put another file in its place."""
+    """The file for a stand's outputs, used for one after another because new memory takes longer to write to."""
 
     path: str
-    fd: int
-    size: int
+    identity: tuple[int, ...] | None
 
     @classmethod
-    def create(cls, path: Path, size: int) -> Sheet:
-        """Make the file; the kernel provides memory only for the parts that are written."""
-        memory = SharedMemory.create(path, size)
-        return cls(memory.path, os.open(path, os.O_RDWR | os.O_NOFOLLOW), len(memory.view))
+    def create(cls, path: Path, size: int, ready: int) -> Sheet:
+        """Make the file; the kernel provides memory now for its first `ready` bytes, and for others when they are written."""
+        SharedMemory.create(path, size)
+        with path.open("r+b") as file, contextlib.suppress(OSError):
+            os.posix_fallocate(file.fileno(), 0, min(ready, size))
+        return cls(str(path), _identity(path))
 
-    def clear(self) -> None:
-        """Give its memory back, so that outputs are always written to new pages: in old ones that takes less time."""
-        if os.fstat(self.fd).st_blocks:
-            os.ftruncate(self.fd, 0)
-            os.ftruncate(self.fd, self.size)
+    @property
+    def intact(self) -> bool:
+        """Whether no candidate has put another file in its place, linked it elsewhere or changed its size."""
+        return _identity(Path(self.path)) == self.identity
 
-    def close(self) -> None:
-        """Close the file; a second time does nothing."""
-        if self.fd >= 0:
-            os.close(self.fd)
-            self.fd = -1
+
+def _identity(path: Path) -> tuple[int, ...] | None:
+    with contextlib.suppress(OSError):
+        found = path.stat(follow_symlinks=False)
+        return found.st_dev, found.st_ino, found.st_nlink, found.st_mode, found.st_size
+    return None
 
 
 @dataclass(kw_only=True)

@@ -18,7 +18,7 @@ from steelyard.engine.referee.partner import Ended, Partner
 
 DRAWING = "steelyard.engine.referee.examining"
 SUBJECT = "a process that draws inputs"
-MOST = 12
+MOST = 14
 TRIED = (1, 2)
 """Draws in which a process has to agree with the examiner before it is used."""
 FEWEST = 4
@@ -28,8 +28,8 @@ MOST_LOCKED = 1 << 28
 
 
 def count(cpus: int, device: str) -> int:
-    """Return how many processes draw inputs: three in four CPUs if candidates run on a device, otherwise all but one; at most MOST."""
-    return max(1, min(MOST, cpus * 3 // 4 if device != "cpu" else cpus - 1))
+    """Return how many processes draw inputs: seven in eight CPUs if candidates run on a device, otherwise all but one; at most MOST."""
+    return max(1, min(MOST, cpus * 7 // 8 if device != "cpu" else cpus - 1))
 
 
 @dataclass

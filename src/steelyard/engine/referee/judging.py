@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from steelyard.engine.referee import entries, layouts, ruling
-from steelyard.engine.referee.court import CANDIDATE, NURSERY, Court, names_triton
+from steelyard.engine.referee.court import CANDIDATE, NURSERY, REPLACED, Court, names_triton
 from steelyard.engine.referee.evidence import Evidence
 from steelyard.engine.referee.layouts import plain
 from steelyard.engine.referee.options import JudgeOptions
@@ -175,6 +175,8 @@ class JudgeBench:
         except Sabotaged as error:
             return ruling.ended(court, submission, "wrong", str(error), [Trick("sabotage", str(error))])
         except Ended as error:
+            if court.lost_files():
+                return ruling.ended(court, submission, "wrong", REPLACED, [Trick("sabotage", REPLACED)])
             orphaned = error.lost and court.lost_nursery()
             if not orphaned and (error.subject == CANDIDATE or not error.lost):
                 return ruling.ended(court, submission, error.status, error.reason)

@@ -48,6 +48,14 @@ class SharedMemory:
         return cls(path, _mapped(path), grows=grows)
 
     @classmethod
+    def locked(cls, path: str) -> SharedMemory:
+        """Map a file and keep it in physical memory; a process does this once for every file."""
+        if path not in _LOCKED:
+            _LOCKED[path] = cls.open(path)
+            _LOCKED[path].lock()
+        return _LOCKED[path]
+
+    @classmethod
     def private(cls) -> SharedMemory:
         """Return private memory, larger than any value needs, for finding out how much a value needs."""
         flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | NO_RESERVE
@@ -71,6 +79,10 @@ class SharedMemory:
         if start < 0 or size < 0 or start + size > len(self.view):
             raise Unreadable(f"bytes {start} to {start + size} are not in the shared memory")
         return np.frombuffer(self.view, np.uint8, size, start)
+
+    def map_again(self) -> None:
+        """Map the file anew and begin at its start: writing then takes as long in a process that has written here as in a new one."""
+        self.used, self.view = 0, _mapped(self.path)
 
     def lock(self) -> None:
         """Keep it in physical memory, if a framework's functions were saved: copies to a device are faster then.
@@ -158,8 +170,16 @@ def size_of(spec: Mapping[str, Any]) -> int:
     return sum(int(item["bytes"]) for item in arrays(spec))
 
 
+_LOCKED: dict[str, SharedMemory] = {}
 _TENSORS: list[Any] = []
 """Torch's functions, once they are saved."""
+
+
+def lock_ahead(files: Sequence[str]) -> None:
+    """Lock files in a process that waits for a candidate, which takes longer than mapping them."""
+    prepare_tensors()
+    for file in files:
+        SharedMemory.locked(file)
 
 
 def prepare_tensors() -> Any:

@@ -10,10 +10,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-from steelyard.engine.referee.charges import by_time, charges
+from steelyard.engine.referee.charges import by_time, charges, supported
 from steelyard.engine.referee.court import Court
 from steelyard.engine.referee.evidence import Block, Evidence
-from steelyard.engine.referee.gains import CLAIMED, SUPPORTED, saved_alone, shown_alone
+from steelyard.engine.referee.gains import CLAIMED, shown_alone
 from steelyard.machine.peaks import datasheet
 from steelyard.measuring.evidence import Spread, pooled_spread
 from steelyard.measuring.paired import Rounds
@@ -48,14 +48,14 @@ def rule(court: Court, submission: Submission, seen: Evidence) -> Ruling:
     delta = weigh(pair, court.options.margin)
     times = [statistics.median(seen.per_call(arm)) for arm in (0, 1)]
     tricks += charges(seen.blocks, court.problem.contract.threads, court.options.device)
-    timed = [*by_time(seen.blocks), *supported(seen), *impossible(court, seen.surely(1))]
+    timed = [*by_time(seen.blocks), *supported(seen, court.options.device), *impossible(court, seen.surely(1))]
     tricks += [] if delta.disturbed or busy(seen, court.options.device) else timed
     if all(item.get("identical") for item in seen.checked) and pair.ratio > ALIKE:
         tricks.append(Trick("fallback", "bit-identical to the reference, and not faster: probably the reference itself", voids=False))
     if (trivial := next((trick for trick in court.opening.tricks if trick.kind == "trivial"), None)) and delta.verdict == "faster":
         delta = replace(delta, verdict="unclear", reason=f"the problem cannot distinguish real work from none: {trivial.words}")
     if delta.verdict == "faster" and times[0] - times[1] > CLAIMED * times[0] and not shown_alone(seen.serial):
-        delta = replace(delta, verdict="unclear", reason="calls one by one are too noisy to confirm the gain that blocks of calls show")
+        delta = replace(delta, verdict="unclear", reason="calls one by one do not confirm the gain that blocks of calls show")
     void = next((trick for trick in tricks if trick.voids), None)
     status: Status = "wrong" if void else "ok"
     if void:
@@ -157,18 +157,6 @@ def unsettled(found: Ruling, reason: str) -> Ruling:
     """Return a ruling whose times are not reliable, with an unclear verdict."""
     delta = None if found.delta is None else replace(found.delta, verdict="unclear", reason=reason)
     return replace(found, delta=delta)
-
-
-def supported(seen: Evidence) -> list[Trick]:
-    """Return a finding if calls one by one do not show the gain of blocks: time saved by doing many calls at once is not speed."""
-    gain = seen.gain
-    if gain <= 0 or len(seen.serial) < 4:
-        return []
-    _, high = saved_alone(seen.serial)
-    if high >= SUPPORTED * gain:
-        return []
-    words = f"{plain(gain, 's')} a call are saved in blocks of calls, but at most {plain(max(high, 0.0), 's')} in calls one by one"
-    return [Trick("amortised", words)]
 
 
 def bandwidth(court: Court) -> float | None:

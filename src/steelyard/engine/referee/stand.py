@@ -59,9 +59,7 @@ def perform(words: Mapping[str, Any], say: Say, hear: Hear) -> None:
     if words["base"]:
         close_to_others()
     tensors = prepare_tensors() if words["torch"] else None
-    memory = (SharedMemory.open(words["inputs"]), SharedMemory.open(words["outputs"]))
-    if words["locks"]:
-        memory[0].lock()
+    memory = (_opened(words["inputs"], words["locks"]), SharedMemory.open(words["outputs"]))
     with _as_it_was(words) as changed:
         stand = Stand(lambda *args: None, words["device"], Contract(**tuples(words["contract"])), tensors, *memory, changed=changed)
         stand.fills = [tuple(pair) for pair in words["scale"]]
@@ -211,9 +209,7 @@ class Stand:
     def open(self, files: Sequence[str], locks: bool) -> None:
         """Open the memory of processes that draw inputs, and lock it for a device if that pays off."""
         for file in files:
-            self.others[file] = SharedMemory.open(file)
-            if locks:
-                self.others[file].lock()
+            self.others[file] = _opened(file, locks)
 
     def _memory(self, file: str) -> SharedMemory:
         """Return the memory of some inputs: the examiner's, or that of another process that draws inputs."""
@@ -242,7 +238,7 @@ class Stand:
 
     def show(self, which: Sequence[int], inputs: bool) -> Mapping[str, Any]:
         """Write the outputs of some calls as bytes; with `inputs`, also their inputs as they are now."""
-        self.outputs.used = 0
+        self.outputs.map_again()
         return {
             "outputs": [self._packed(self._output(number)) for number in which],
             "inputs": [self._packed(self.landed[number]) for number in which] if inputs else [],
@@ -337,6 +333,10 @@ class Stand:
             return {"kernels": self.tensors.kernels(once, self.device)}
         except RuntimeError as error:
             return {"kernels": {}, "why": spoken(error)}
+
+
+def _opened(file: str, locks: bool) -> SharedMemory:
+    return SharedMemory.locked(file) if locks else SharedMemory.open(file)
 
 
 def _leaves(value: Any) -> Iterator[Any]:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from steelyard.engine.referee.charges import by_time
+from steelyard.engine.referee.charges import by_time, supported
 from steelyard.engine.referee.court import Court
 from steelyard.engine.referee.evidence import Block, Evidence
 from steelyard.engine.referee.gains import undecided
@@ -225,6 +225,16 @@ class Hearing:
             self.one_by_one(base)
             spent += sum(map(sum, self.seen.serial[-SERIAL:]))
 
+    def in_doubt(self, pair: int, *, last: bool) -> bool:
+        """Whether times of this pair are evidence against the candidate; they are forgotten then, to be measured again."""
+        amortised = last and bool(supported(self.seen, self.court.options.device))
+        if not amortised and not by_time(self.seen.of(pair)):
+            return False
+        self.seen.set_aside(pair)
+        if amortised:
+            self.seen.serial.clear()
+        return True
+
     def _turn(self, base: Partner, arm: int) -> _Turn:
         return _Turn(base, self.head if arm == 0 else None)
 
@@ -311,9 +321,9 @@ class _Turn:
 def hear(court: Court, submission: Submission, pairs: int, stand: Callable[[int], Partner]) -> Evidence:
     """Judge one candidate as far as it gets; `stand` returns the reference's stand for each pair of processes.
 
-    A candidate's process that ends raises `Ended`; what was found before is lost, because none of it can be trusted. If time passes
-    outside of the calls, one pair is measured again with another process of the candidate, and what that shows counts: processes of the
-    same code differ, also in how fast they copy.
+    A candidate's process that ends raises `Ended`; what was found before is lost, because none of it can be trusted. If times are evidence
+    against the candidate, one pair is measured again with another process of it, and what that shows counts: processes of the same code
+    differ, also in how fast they copy and launch.
     """
     seen, repeated = Evidence(), False
     places = list(range(pairs))
@@ -327,15 +337,16 @@ def hear(court: Court, submission: Submission, pairs: int, stand: Callable[[int]
                 trial.one_by_one(stand(0))
             else:
                 trial.begin_again()
+                if not seen.serial:
+                    trial.one_by_one(stand(pair))
             trial.in_blocks(stand(pair), pair, court.options.budget / pairs)
-            if not repeated and by_time(seen.of(pair)):
-                repeated = True
-                seen.set_aside(pair)
-                places.append(pair)
             if turn == len(places) - 1:
                 trial.confirm(stand(pair))
-                if court.options.kernels:
-                    seen.facts["kernels"] = head.step("kernels")[0]["kernels"]
+            if not repeated and trial.in_doubt(pair, last=turn == len(places) - 1):
+                repeated = True
+                places.append(pair)
+            elif turn == len(places) - 1 and court.options.kernels:
+                seen.facts["kernels"] = head.step("kernels")[0]["kernels"]
         except Void:
             return seen
         finally:
