@@ -17,6 +17,8 @@ import numpy as np
 BLOCKS: tuple[tuple[int, int], ...] = ((2**12, 16), (2**20, 4), (2**25, 2))
 """(Largest size in bytes, number of blocks to fill): an allocator keeps many small blocks ready, and takes huge ones from the system,
 which are zeroed."""
+ALIGNED = 64 + 32
+"""Bytes that the C library adds when it looks for a block that is aligned to 64."""
 PATTERN = 8191
 """How many numbers are drawn; larger blocks repeat them. It is prime, so that the repeats do not line up with the rows of an array."""
 
@@ -70,25 +72,34 @@ def pattern(rng: np.random.Generator, like: Array) -> Array:
 
 def litter_host(
     answer: Sequence[Sketch],
-    take: Callable[[int], Array] = lambda size: np.empty(size, np.uint8),
     written: Callable[[Array, str], Array] = lambda drawn, dtype: drawn.view(np.uint8),
+    width: Callable[[Sketch], int] = lambda like: like.some.dtype.itemsize,
 ) -> None:
     """Fill the blocks that the host's allocator would hand out next for such arrays, and free them again.
 
-    `take` returns a block of so many bytes, and `written` returns numbers as bytes in one of the framework's formats.
+    `written` returns numbers as bytes in one of the framework's formats, and `width` the bytes of one. All blocks are taken before numbers
+    are drawn: these would take the beginning of a block with an old answer, whose rest would stay as it is.
     """
+    known = [like for like in answer if like.count and like.some.dtype.kind in "biufc"]
+    held = [_taken(like.count * width(like)) for like in known]
     rng = np.random.default_rng()
-    held: list[Array] = []
-    for like in answer:
-        if not like.count or like.some.dtype.kind not in "biufc":
-            continue
-        drawn = written(pattern(rng, like.some), like.dtype)
-        size = like.count * (len(drawn) // PATTERN)
-        for _ in range(next((count for largest, count in BLOCKS if size <= largest), 0)):
-            block = take(size)
-            repeat_into(block, drawn)
-            held.append(block)
-    release(held)
+    for like, blocks in zip(known, held, strict=True):
+        _fill(blocks, written(pattern(rng, like.some), like.dtype))
+    while held:
+        release(held.pop())
+
+
+def _taken(size: int) -> list[Array]:
+    """Return free blocks of this size, and then some of a little more: frameworks request aligned memory, for which the C library looks for
+    more and gives the rest back. What was freed then is too small for that, until it is merged with its neighbour.
+    """
+    number = next((count for largest, count in BLOCKS if size <= largest), 0)
+    return [np.empty(room, np.uint8) for room in (size, size + ALIGNED) for _ in range(number)]
+
+
+def _fill(blocks: Sequence[Array], drawn: Array) -> None:
+    for block in blocks:
+        repeat_into(block, drawn)
 
 
 def repeat_into(block: Array, drawn: Array) -> None:

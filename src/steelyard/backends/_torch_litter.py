@@ -22,27 +22,35 @@ def litter_cpu(answer: Sequence[Sketch], formats: Mapping[str, torch.dtype]) -> 
     def written(drawn: np.ndarray[Any, Any], dtype: str) -> np.ndarray[Any, Any]:
         return torch.from_numpy(drawn).to(formats[dtype]).view(torch.uint8).numpy() if dtype in formats else drawn.view(np.uint8)
 
-    litter_host(answer, lambda size: torch.empty(size, dtype=torch.uint8).numpy(), written)
+    def width(like: Sketch) -> int:
+        return int(formats[like.dtype].itemsize if like.dtype in formats else like.some.dtype.itemsize)
+
+    litter_host(answer, written, width)
 
 
 def litter_device(answer: Sequence[Sketch], api: Any, where: torch.device, formats: Mapping[str, torch.dtype]) -> None:
     """Fill every free block that the caching allocator could use for such a tensor: blocks are taken until it requests more memory.
 
-    Blocks of one size are handed out from the lowest address on, so all free ones are taken before any is released.
+    Blocks of one size are handed out from the lowest address on, so all free ones are taken before any is released; and before numbers are
+    drawn, which would take the beginning of one whose rest would stay as it is.
     """
     rng, reserved = np.random.default_rng(), getattr(api, "memory_reserved", None)
     for like in sorted(answer, key=lambda item: -item.count):
         if not like.count or like.dtype not in formats:
             continue
-        drawn = torch.from_numpy(pattern(rng, like.some)).to(where).to(formats[like.dtype])
-        size, held = like.count * drawn.element_size(), list[torch.Tensor]()
+        dtype = formats[like.dtype]
+        size, held = like.count * dtype.itemsize, list[torch.Tensor]()
         with contextlib.suppress(RuntimeError):
             before = reserved(where) if reserved else 0
             while len(held) < MOST_BLOCKS and size <= _room(api):
-                held.append(torch.empty(like.count, dtype=drawn.dtype, device=where))
-                _fill(held[-1], drawn)
+                held.append(torch.empty(like.count, dtype=dtype, device=where))
                 if reserved and reserved(where) > before:
                     break
+        with contextlib.suppress(RuntimeError):
+            drawn = torch.from_numpy(pattern(rng, like.some)).to(where).to(dtype)
+            for block in held:
+                _fill(block, drawn)
+            del drawn
         while held:
             held.pop()
     api.synchronize()

@@ -13,8 +13,9 @@ def children(pid: int) -> list[int]:
     """Direct children, zombies included, from the kernel's own list if it has one."""
     found: list[int] = []
     try:
-        for task in Path(f"/proc/{pid}/task").iterdir():
-            found += map(int, (task / "children").read_text().split())
+        for task in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208  # a process with a GPU has dozens, and pathlib is three times as slow
+            with open(f"/proc/{pid}/task/{task}/children", "rb", buffering=0) as listed:  # noqa: PTH123
+                found += map(int, listed.read().split())
     except FileNotFoundError:
         return found if sys.platform == "linux" else _children_by_scan(pid)
     except OSError:

@@ -172,7 +172,7 @@ class Court:
 
     def begin_again(self) -> None:
         """Start the examiner and the reference again because a candidate has ended some; what was drawn before is gone."""
-        self._see_off()
+        self.see_off()
         for partner in (*self.bases, self.examiner):
             partner.close()
         self.drawers.close()
@@ -257,7 +257,7 @@ class Court:
         words = self._words() | {
             "base": base, "candidate": None if submission is None else asdict(submission), "contract": asdict(self.problem.contract),
             "folder": str(folder), "triton": triton, "inputs": self.inputs, "locks": self.locks, "others": self.drawers.files,
-            "locks_others": self.drawers.locks, "outputs": outputs.path, "provisions": self.provisions,
+            "locks_others": self.drawers.locks, "outputs": outputs.path, "ready": self._ready, "provisions": self.provisions,
             "scale": self.opening.scale, "answer": self.opening.answer,
         }  # fmt: skip
         partner = Stander(talk, self.options.timeout, folders=(folder, *([Path(triton)] if triton else ())), outputs=outputs)
@@ -272,12 +272,15 @@ class Court:
             raise
         if not base:
             self.heard = partner
-        self._see_off()
         return partner, sound_facts(told.get("facts"))
 
     def _sheet(self, size: int) -> Sheet:
-        ready = min(READY.get(self.options.device, DEVICE_READY), self.opening.calls * _rounded(self.opening.output_bytes, 8))
-        return Sheet.create(self.folder / f"outputs-{uuid.uuid4().hex}", size, ready)
+        return Sheet.create(self.folder / f"outputs-{uuid.uuid4().hex}", size, self._ready)
+
+    @property
+    def _ready(self) -> int:
+        """The bytes of outputs that a block needs, or as many as are worth providing in advance."""
+        return min(READY.get(self.options.device, DEVICE_READY), self.opening.calls * _rounded(self.opening.output_bytes, 8))
 
     def _talk(self, *, fresh: bool, base: bool) -> tuple[Conversation, str]:
         """Return a worker for a stand, with the folder in which it has compiled what Triton needs, if it has."""
@@ -309,18 +312,20 @@ class Court:
     def unseat(self, partner: Partner, *, wait: bool = True) -> list[int]:
         """End a stand with all that it has started, and remove its files; return the processes below it that were still running.
 
-        Without `wait` it is killed at once, and the rest is done when the next one has been seated: a device needs a tenth of a second to
-        take back what a process had.
+        Without `wait` it is killed at once, and waited for when the calls of the next one are to be timed: a device needs a tenth of a
+        second to take back what a process had.
         """
         left = partner.left_running()
         self.heard = None if partner is self.heard else self.heard
         partner.kill()
         self.leaving.append(partner)
         if wait or self.options.device == "cpu":
-            self._see_off()
+            self.see_off()
+        else:
+            end_orphans(self.mark, self._known())
         return left
 
-    def _see_off(self) -> None:
+    def see_off(self) -> None:
         """Wait for the stands that were killed, and end and remove what they have left."""
         if not self.leaving:
             return
@@ -347,6 +352,7 @@ class Court:
             *self.drawers.pids,
             *(base.pid for base in self.bases),
             *(spare.talk.worker.pid for spare in self.spares),
+            *(partner.pid for partner in self.leaving),
         ]
         found += [self.heard.pid] if self.heard is not None else []
         return [*found, *([self.nursery.process.pid] if self.nursery else [])]
@@ -366,7 +372,8 @@ class Court:
         return list(found["slots"])
 
     def prepare(self, numbers: Sequence[int]) -> None:
-        """Have the inputs of these calls drawn, but not put into shared memory."""
+        """Have the inputs of calls that will be timed drawn, but not put into shared memory."""
+        self.see_off()
         with self.still():
             self.untouched()
             self.drawers.prepare(numbers)
@@ -389,7 +396,7 @@ class Court:
         return list(found["found"])
 
     def _close(self) -> None:
-        self._see_off()
+        self.see_off()
         for partner in (*self.bases, *([self.examiner] if hasattr(self, "examiner") else [])):
             partner.close()
         if hasattr(self, "drawers"):

@@ -6,6 +6,8 @@ import math
 import statistics
 from collections.abc import Sequence
 
+import numpy as np
+
 SURE = 3.0
 """Standard errors that count as more than chance."""
 SUPPORTED = 0.5
@@ -25,7 +27,7 @@ def excess(base: Sequence[float], head: Sequence[float]) -> float:
 
 def saved_alone(serial: Sequence[tuple[float, float]]) -> tuple[float, float]:
     """Return the bounds of the seconds that a single call saves, from single calls of both arms."""
-    middle, error = _middle([base - head for base, head in serial])
+    middle, error = _centre([base - head for base, head in serial])
     return middle - SURE * error, middle + SURE * error
 
 
@@ -40,6 +42,14 @@ def undecided(gain: float, serial: Sequence[tuple[float, float]]) -> bool:
         return False
     low, high = saved_alone(serial)
     return low <= 0 and high >= SUPPORTED * gain
+
+
+def _centre(values: Sequence[float]) -> tuple[float, float]:
+    """Return the median of the means of all pairs of values, and its standard error, which is a fifth less than the median's."""
+    held = np.asarray(values)
+    means = (held[:, None] + held[None, :])[np.triu_indices(len(held))] / 2
+    middle = float(np.median(means))
+    return middle, 1.02 * 1.4826 * float(np.median(np.abs(held - middle))) / math.sqrt(len(held))
 
 
 def _middle(values: Sequence[float]) -> tuple[float, float]:

@@ -155,6 +155,7 @@ class JudgeBench:
 
     def _alone(self, base: Partner, wait: float = 0.0) -> float:
         """Return the seconds of a reference's call without a candidate, `wait` seconds after the last one."""
+        self.court.see_off()
         times = []
         for _ in range(SERIAL):
             time.sleep(wait)

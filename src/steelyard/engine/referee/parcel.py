@@ -81,8 +81,14 @@ class SharedMemory:
         return np.frombuffer(self.view, np.uint8, size, start)
 
     def map_again(self) -> None:
-        """Map the file anew and begin at its start: writing then takes as long in a process that has written here as in a new one."""
-        self.used, self.view = 0, _mapped(self.path)
+        """Map the file anew: writing then takes as long in a process that has written here as in a new one."""
+        self.view = _mapped(self.path)
+
+    def touch(self, size: int) -> int:
+        """Write to the first bytes, in each page of memory; return how many there are."""
+        size = min(size, len(self.view))
+        self.at(0, size)[:: mmap.PAGESIZE] = 0
+        return size
 
     def lock(self) -> None:
         """Keep it in physical memory, if a framework's functions were saved: copies to a device are faster then.

@@ -65,6 +65,7 @@ def perform(words: Mapping[str, Any], say: Say, hear: Hear) -> None:
         stand.fills = [tuple(pair) for pair in words["scale"]]
         stand.answer, stand.given = words["answer"], not words["base"]
         stand.open(words["others"], words["locks_others"])
+        stand.ready = memory[1].touch(words["ready"])
         said = told_failure(lambda: stand.load(words))
         say(said)
         while (step := hear()) is not None:
@@ -129,6 +130,9 @@ class Stand:
     outputs: SharedMemory
     landed: list[tuple[Any, ...]] = field(default_factory=list)
     held: list[Any] = field(default_factory=list)
+    ready: int = 0
+    """Bytes of the outputs' memory that were touched in advance: if more is written, it is mapped anew for the next outputs, because
+    writing to memory takes longer the first time."""
     others: dict[str, SharedMemory] = field(default_factory=dict)
     lasting: dict[int, Any] = field(default_factory=dict)
     fills: list[tuple[float, float]] = field(default_factory=list)
@@ -238,7 +242,9 @@ class Stand:
 
     def show(self, which: Sequence[int], inputs: bool) -> Mapping[str, Any]:
         """Write the outputs of some calls as bytes; with `inputs`, also their inputs as they are now."""
-        self.outputs.map_again()
+        if self.outputs.used > self.ready:
+            self.outputs.map_again()
+        self.outputs.used = 0
         return {
             "outputs": [self._packed(self._output(number)) for number in which],
             "inputs": [self._packed(self.landed[number]) for number in which] if inputs else [],

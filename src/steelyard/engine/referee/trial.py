@@ -31,6 +31,8 @@ DEVICE_BLOCK = 4e-3
 """Seconds of work that a block should have, so that the cost of requesting it is a small part."""
 FEWEST_ROUNDS, MOST_ROUNDS = 6, 24
 AUDITED, FEWEST_AUDITS = 0.25, 3
+AUDITED_ALONE = 0.15
+"""How often a call by itself is audited, and how often its inputs are: there are many of these, and each is as likely to be looked at."""
 SHOWN = 0.5
 """How often the reference shows its outputs as well, to measure what showing costs: only after the candidate's turn, because the
 candidate could read them, or see from them that its own will be checked."""
@@ -202,6 +204,7 @@ class Hearing:
     def one_by_one(self, base: Partner) -> None:
         """Time single calls of both arms, each with inputs copied in just before and an answer taken at once."""
         drawn = self.court.numbers(SERIAL)
+        begun = not self.seen.serial
         self.court.prepare(drawn)
         for turn, number in enumerate(drawn):
             numbers = [number]
@@ -211,11 +214,13 @@ class Hearing:
                 with self._turn(base, arm):
                     partner.step("land", slots=slots)
                     times[arm] = partner.step("call")[1]
-                    if not arm:
-                        self.court.hold(slots, numbers, 0)
-                    if arm and (turn < 2 or self.rng.random() < AUDITED):
+                    look = (begun and turn < 2) or self.rng.random() < AUDITED_ALONE
+                    if look and arm:
                         self._shown(numbers, [0])
-            self.seen.empty.append(self._empty(base))
+                    elif look:
+                        self.court.hold(slots, numbers, 0)
+            if begun:
+                self.seen.empty.append(self._empty(base))
             self.seen.serial.append((times[0], times[1]))
 
     def confirm(self, base: Partner) -> None:

@@ -5,7 +5,7 @@ import torch
 
 def inputs(seed):
     torch.manual_seed(seed)
-    return [torch.randn(1024, 1024)]
+    return [torch.randn(1024, 512)]
 
 
 def reference(x):
