@@ -70,25 +70,33 @@ def by_phase(spent: Counter[str], steps: Counter[str]) -> Iterator[None]:
 
     A candidate's first call is apart: there its kernels are compiled and loaded.
     """
-    whole = {"draw": "drawing", "seat": "seating", "unseat": "ending"}
+    whole = {
+        "draw": "drawing", "prepare": "preparing single draws", "seat": "seating", "_talk": "waiting for an interpreter",
+        "unseat": "ending", "see_off": "waiting for the last one's end",
+    }  # fmt: skip
     before = {name: getattr(court.Court, name) for name in whole}
     step = Partner.step
     called: list[Partner] = []
+    inside: list[float] = []
+    """Seconds that were spent in phases inside of each open phase: each second counts for one phase alone."""
 
     def timed(name: str, work: Any) -> Any:
         def call(self: Any, *args: Any, **words: Any) -> Any:
-            if not name and args[0] == "draw":
+            if not name and args[0] in ("draw", "prepare"):
                 return work(self, *args, **words)
             phase = name or f"{args[0]} {'by a stand' if isinstance(self, court.Stander) else 'by the examiner'}"
             if phase == "call by a stand" and all(self is not each for each in called):
                 phase = "first call"
                 called.append(self)
             began = time.perf_counter()
+            inside.append(0.0)
             try:
                 return work(self, *args, **words)
             finally:
-                spent[phase] += time.perf_counter() - began
+                took = time.perf_counter() - began
+                spent[phase] += took - inside.pop()
                 steps[phase] += 1
+                inside[-1:] = [inside[-1] + took] if inside else []
 
         return call
 

@@ -61,7 +61,7 @@ EVERY = (
     Measure(SOURCES, SETTINGS, (CASE,), ("softmax|0|0|0",), True, Traces("s", True, False, ("c",))),
     Weigh(SOURCES, SETTINGS, CASE, (CASE,), 3), Alternate(SOURCES, SETTINGS, CASE, 1, Turns("1 0", "/t", 0.5, 0, 3, {"calls": [1, 2]})),
     Pass(SOURCES, SETTINGS, CASE, "profile", "/s"), Expand(SOURCES, "a.b", {"x": [1]}), Go(), Quit(), Phase("build", 0.5), Waiting(),
-    Prepare("torch", "cuda", True, "/tmp/triton", ("/dev/shm/one", "/dev/shm/two")),
+    Prepare("torch", "cuda", True, "/tmp/triton", ("/dev/shm/one", "/dev/shm/two"), ("json", "math")),
     Fit(CASE.id, "no"), RecordAnswer(RECORD, ARRAYS, {"m": "d"}), PairAnswer(PAIR, {}), Unweighed("x"),
     ArmAnswer({"calls": [1, 2]}, ARRAYS), ArmFailed("wrong", "x"), PartnerLost("x"),
     Found({"peak_memory": Figure(1.0, "B", "lower", n=1)}, {"f": 1}, (("trace", "/s/t.gz"),)),

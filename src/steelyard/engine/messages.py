@@ -187,8 +187,9 @@ class Step:
 class Prepare:
     """Import what a backend needs, and its compiler where something will be compiled, and wake the device; then wait for a job.
 
-    With `triton`, an empty folder, Triton is loaded too: it compiles its driver there, which takes a C compiler's time in every process.
-    `locks` are files of inputs that a candidate will get, which are mapped and locked in memory for the device.
+    With `triton`, a folder, Triton is loaded too: it compiles its driver there unless it finds it, which takes a C compiler's time.
+    `locks` are files of inputs that a candidate will get, which are mapped and locked in memory for the device. `modules` are imported
+    instead of what measuring needs.
     """
 
     backend: str
@@ -196,6 +197,7 @@ class Prepare:
     compiles: bool = False
     triton: str = ""
     locks: tuple[str, ...] = ()
+    modules: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -213,7 +213,8 @@ def prepare(job: Prepare) -> None:
     """Do in advance what the first case would wait for; what fails here fails again there, and is reported there."""
     from steelyard.engine.bench import forget_garbage, open_backend
 
-    importlib.import_module("steelyard.engine.weigh")
+    for name in job.modules or ("steelyard.engine.weigh",):
+        importlib.import_module(name)
     with contextlib.suppress(Exception):
         backend = open_backend(job.backend)
         if job.compiles:

@@ -101,7 +101,9 @@ class Court:
     spoilt: bool = False
     """Whether one of these files has been replaced."""
     triton: bool = False
-    """Whether a candidate so far was written in Triton: interpreters for later ones then load it in advance."""
+    """Whether a candidate is written in Triton, as far as is known: interpreters then load it in advance."""
+    launches: dict[str, bytes] = field(default_factory=dict)
+    """What Triton had the C compiler make in the reference's process, for the folders of later ones: it takes longest to compile."""
     many: bool = False
     """Whether many candidates are judged, so that processes to draw inputs pay off."""
     drawing: bool = False
@@ -119,15 +121,15 @@ class Court:
 
     @classmethod
     @contextlib.contextmanager
-    def open(cls, problem: Problem, options: JudgeOptions) -> Iterator[Court]:
-        """Start the examiner and have it pose the problem."""
+    def open(cls, problem: Problem, options: JudgeOptions, *, triton: bool = False) -> Iterator[Court]:
+        """Start the examiner and have it pose the problem; `triton` says whether a candidate is written in Triton."""
         torch = uses_torch(problem)
         place = Place(threads=options.threads)
         place = envs.place(options.env, place) if options.env else envs.place_for("torch" if torch else "numpy", place)
         root = FAST_FOLDER if FAST_FOLDER.is_dir() and os.access(FAST_FOLDER, os.W_OK) else None
         keep_orphans()
         sweep(root)
-        court = cls(problem, options, place, torch, Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-", dir=root)))
+        court = cls(problem, options, place, torch, Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-", dir=root)), triton=triton)
         try:
             court._begin()
             yield court
@@ -160,8 +162,8 @@ class Court:
         if not self.drawing:
             self.drawing = True
             self.drawers.start(count(len(affinity()), self.options.device), self.torch)
-        elif self.drawers.ready(self.examiner, self.inputs):
             self.files |= {path: _inode(path) for path in self.drawers.files}
+        elif self.drawers.ready(self.examiner, self.inputs):
             for base in self.bases:
                 base.step("open", files=self.drawers.files, locks=self.drawers.locks)
 
@@ -256,8 +258,9 @@ class Court:
         talk, triton = self._talk(fresh=fresh, base=base)
         words = self._words() | {
             "base": base, "candidate": None if submission is None else asdict(submission), "contract": asdict(self.problem.contract),
-            "folder": str(folder), "triton": triton, "inputs": self.inputs, "locks": self.locks, "others": self.drawers.files,
-            "locks_others": self.drawers.locks, "outputs": outputs.path, "ready": self._ready, "provisions": self.provisions,
+            "folder": str(folder), "triton": triton, "inputs": self.inputs, "locks": self.locks,
+            "others": self.drawers.files if self.drawers.partners else [], "locks_others": self.drawers.locks,
+            "outputs": outputs.path, "ready": self._ready, "provisions": self.provisions,
             "scale": self.opening.scale, "answer": self.opening.answer,
         }  # fmt: skip
         partner = Stander(talk, self.options.timeout, folders=(folder, *([Path(triton)] if triton else ())), outputs=outputs)
@@ -270,6 +273,8 @@ class Court:
         except BaseException:
             self.unseat(partner)
             raise
+        if base and triton:
+            self.launches = {str(file.relative_to(triton)): file.read_bytes() for file in Path(triton).glob("*/*.so")}
         if not base:
             self.heard = partner
         return partner, sound_facts(told.get("facts"))
@@ -305,8 +310,12 @@ class Court:
             spare = Spare(
                 Conversation(start_fresh(self.place, self.mark)), tempfile.mkdtemp(prefix="triton-", dir=self.folder) if self.triton else ""
             )
+            for path, content in self.launches.items() if spare.triton else ():
+                Path(spare.triton, path).parent.mkdir(exist_ok=True)
+                Path(spare.triton, path).write_bytes(content)
             locks = self.drawers.files if hasattr(self, "drawers") and self.drawers.locks else ()
-            spare.talk.ask(Prepare("torch", self.options.device, triton=spare.triton, locks=tuple(locks)), START_PATIENCE)
+            job = Prepare("torch", self.options.device, triton=spare.triton, locks=tuple(locks), modules=(STAND,))
+            spare.talk.ask(job, START_PATIENCE)
             self.spares.append(spare)
 
     def unseat(self, partner: Partner, *, wait: bool = True) -> list[int]:

@@ -57,19 +57,20 @@ class Drawers:
         """Start this many processes, without waiting for them."""
         for _ in range(number):
             talk = Conversation(self.worker(), subject=SUBJECT)
-            talk.ask(Prepare("torch" if torch else "numpy", "cpu"), self.patience)
+            talk.ask(Prepare("torch" if torch else "numpy", "cpu", modules=(DRAWING,)), self.patience)
             self.talks.append(talk)
+            self.files.append(SharedMemory.create(self.folder / f"inputs-{uuid.uuid4().hex}", self._size(number)).path)
 
     def ready(self, examiner: Partner, inputs: str) -> bool:
         """Wait for started processes, and compare their first draws with the examiner's; return whether any were waited for."""
         talks, self.talks = self.talks, []
         if not talks:
             return False
+        files, self.files = self.files, []
         wanted, _ = examiner.step("draw", numbers=list(TRIED), wide="")
         known = content(wanted["slots"], SharedMemory.open(inputs))
-        for talk in talks:
+        for talk, file in zip(talks, files, strict=True):
             partner = Partner(talk, self.patience)
-            file = SharedMemory.create(self.folder / f"inputs-{uuid.uuid4().hex}", self._size(len(talks))).path
             if not any(isinstance(answer, Lost) for answer in talk.answers()) and self._agrees(partner, file, known):
                 partner.remember()
                 self.partners.append(partner)

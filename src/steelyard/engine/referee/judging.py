@@ -93,13 +93,15 @@ def _for_problem(
                 bench.court.begin_again()
             if bench is None:
                 stack.enter_context(_locked(options, waiting))
-                bench = stack.enter_context(opened(problem, options))
+                ahead = entered if isinstance(entered, list) else [each]
+                triton = any(isinstance(item, Submission) and names_triton(item) for item in ahead)
+                bench = stack.enter_context(opened(problem, options, triton=triton))
             bench.court.triton = bench.court.triton or names_triton(each)
-            bench.court.make_ready(AHEAD if left is None else min(AHEAD, left - number))
             bench.court.many = left is None or left > 1
-            bench.ready()
             if bench.court.many:
                 bench.court.draw_in_parallel()
+            bench.court.make_ready(AHEAD if left is None else min(AHEAD, left - number))
+            bench.ready()
             began, drawn = time.monotonic(), bench.court.drawn
             found = bench.judge(each)
             facts = {
@@ -118,10 +120,10 @@ def _locked(options: JudgeOptions, waiting: Callable[[str], None]) -> Iterator[N
 
 
 @contextlib.contextmanager
-def opened(problem: Problem, options: JudgeOptions) -> Iterator[JudgeBench]:
+def opened(problem: Problem, options: JudgeOptions, *, triton: bool = False) -> Iterator[JudgeBench]:
     """Open a bench that judges candidates for one problem, one after another."""
     try:
-        with Court.open(problem, options) as court:
+        with Court.open(problem, options, triton=triton) as court:
             yield JudgeBench(court)
     except Ended as error:
         raise UsageError(f"the reference cannot be called: {error.reason}", why=error.detail.strip(), where=problem.file) from None
