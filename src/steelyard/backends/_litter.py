@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-BLOCKS: tuple[tuple[int, int], ...] = ((2**12, 16), (2**20, 4), (2**25, 2))
+BLOCKS: tuple[tuple[int, int], ...] = ((2**12, 16), (2**20, 4), (2**25, 1))
 """(Largest size in bytes, number of blocks to fill): an allocator keeps many small blocks ready, and takes huge ones from the system,
 which are zeroed."""
 ALIGNED = 64 + 32
@@ -78,15 +78,17 @@ def litter_host(
     """Fill the blocks that the host's allocator would hand out next for such arrays, and free them again.
 
     `written` returns numbers as bytes in one of the framework's formats, and `width` the bytes of one. All blocks are taken before numbers
-    are drawn: these would take the beginning of a block with an old answer, whose rest would stay as it is.
+    are drawn: these would take the beginning of a block with an old answer, whose rest would stay as it is. And it is done twice: a
+    block that was released is merged with a smaller one before it, and then starts with that one's old values.
     """
     known = [like for like in answer if like.count and like.some.dtype.kind in "biufc"]
-    held = [_taken(like.count * width(like)) for like in known]
     rng = np.random.default_rng()
-    for like, blocks in zip(known, held, strict=True):
-        _fill(blocks, written(pattern(rng, like.some), like.dtype))
-    while held:
-        release(held.pop())
+    for _ in range(2):
+        held = [_taken(like.count * width(like)) for like in known]
+        for like, blocks in zip(known, held, strict=True):
+            _fill(blocks, written(pattern(rng, like.some), like.dtype))
+        while held:
+            release(held.pop())
 
 
 def _taken(size: int) -> list[Array]:

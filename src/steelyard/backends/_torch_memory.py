@@ -57,9 +57,13 @@ class Tensors:
         return str(dtype).removeprefix("torch."), shape, strides
 
     def lock(self, data: Any) -> None:
-        """Keep an array's bytes in physical memory, from which a device copies several times as fast; slow copies are no error."""
-        with contextlib.suppress(RuntimeError, AttributeError):
-            torch.cuda.cudart().cudaHostRegister(data.ctypes.data, data.size, 0)
+        """Keep an array's bytes in physical memory, from which a device copies several times as fast; if that fails, copies are slow.
+
+        The device's library would report the failure again at the next launch, so a launch is made here.
+        """
+        with contextlib.suppress(RuntimeError, AttributeError, AssertionError):
+            if int(torch.cuda.cudart().cudaHostRegister(data.ctypes.data, data.size, 0)):
+                torch.zeros(1, device="cuda")
 
     def use_threads(self, count: int) -> None:
         """Set how many threads an operation may use."""

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 import steelyard
-from steelyard.engine.referee.drawing import MOST, count, shares
+from steelyard.engine.referee import court
+from steelyard.engine.referee.drawing import FEWEST, MOST, Drawers, content, count, shares
+from steelyard.engine.referee.examiner import Examiner
+from steelyard.engine.referee.examining import Desk
+from steelyard.engine.referee.judging import problems
+from steelyard.engine.referee.options import JudgeOptions
+from steelyard.engine.referee.parcel import SharedMemory
+from steelyard.engine.referee.trial import SERIAL
 from steelyard.model.judging import Ruling
 
 SEEDED = """
@@ -149,6 +157,36 @@ def test_whoever_removes_the_judge_s_folder_is_named_and_the_next_ones_are_judge
     found = list(steelyard.judge_all(problem, named, budget=0.02))
     assert right(found) == [True, False, True, False, True], [ruling.reason for ruling in found]
     assert not set(Path("/dev/shm").glob(f"steelyard-court-{os.getpid()}-*")) - before
+
+
+def test_single_draws_that_several_processes_prepared_are_right(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each is drawn in advance by one of them, and can be seen only when it is its turn."""
+    monkeypatch.setattr(court, "count", lambda cpus, device: FEWEST)
+    prepared: list[int] = []
+    prepare = Drawers.prepare
+
+    def noted(self: Drawers, numbers: Sequence[int]) -> None:
+        prepare(self, numbers)
+        prepared.extend(self.prepared)
+
+    monkeypatch.setattr(Drawers, "prepare", noted)
+    problem, named = written(tmp_path, SEEDED, *[HONEST] * 3)
+    found = list(steelyard.judge_all(problem, named, budget=0.02))
+    assert right(found) == [True] * 3, [ruling.reason for ruling in found]
+    assert len(set(prepared)) >= 2 * SERIAL
+
+
+def test_prepared_inputs_are_those_that_would_be_drawn(tmp_path: Path) -> None:
+    problem, _ = written(tmp_path, SEEDED)
+    desks = [Desk(lambda: Examiner(problems(problem, (), JudgeOptions())[0], "cpu", 1), b"a secret") for _ in range(2)]
+    memories = [SharedMemory.create(tmp_path / str(number), 1 << 20) for number in range(2)]
+    for desk, memory in zip(desks, memories, strict=True):
+        desk.begin_drawing()
+        desk.memory = memory
+    desks[0].do({"do": "prepare", "numbers": [3, 4]})
+    assert memories[0].used == 0
+    drawn = [desk.do({"do": "draw", "numbers": [4], "wide": ""})["slots"] for desk in desks]
+    assert content(drawn[0], memories[0]) == content(drawn[1], memories[1])
 
 
 def test_each_has_a_share() -> None:

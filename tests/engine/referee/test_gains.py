@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
 from steelyard.engine.referee.charges import supported
 from steelyard.engine.referee.evidence import Block, Evidence
 from steelyard.engine.referee.gains import excess, saved_alone, shown_alone, undecided
+from steelyard.engine.referee.trial import Hearing
 
 
 def noisy(centre: float, spread: float, count: int, seed: int) -> list[float]:
@@ -72,3 +74,36 @@ def test_a_block_no_longer_than_an_empty_one_has_no_time_that_accuses() -> None:
     assert clear == pytest.approx(50e-6, rel=0.1)
     seen.empty = [2 * block.took for block in seen.blocks]
     assert seen.per_call(1)[0] < 1e-9 and seen.surely(1) == pytest.approx(clear)
+
+
+def judged(seen: Evidence, device: str = "cpu") -> Hearing:
+    """A hearing with this evidence; doubts need no process."""
+    return Hearing(SimpleNamespace(options=SimpleNamespace(device=device)), SimpleNamespace(), seen)  # type: ignore[arg-type]
+
+
+def test_on_a_device_a_gain_that_a_launch_can_hide_is_no_evidence() -> None:
+    seen = evidence(0.0, 5e-6, 40)
+    assert supported(seen, "cpu") and supported(seen, "cuda")
+    longer = [(base + 300e-6, head + 300e-6) for base, head in seen.serial]
+    assert supported(replace(seen, serial=longer), "cpu") and not supported(replace(seen, serial=longer), "cuda")
+
+
+def test_a_pair_whose_single_calls_speak_against_the_candidate_is_measured_again() -> None:
+    seen = evidence(0.0, 5e-6, 40)
+    assert not judged(seen).in_doubt(0, last=False)
+    assert judged(seen).in_doubt(0, last=True)
+    assert seen.blocks == [] and seen.serial == []
+
+
+def test_a_pair_that_spends_time_before_its_calls_is_measured_again_and_others_stay() -> None:
+    seen = evidence(50e-6, 5e-6, 40)
+    seen.blocks += [replace(block, pair=1, land=5e-3 * block.arm) for block in seen.blocks]
+    assert not judged(seen).in_doubt(0, last=True)
+    assert judged(seen).in_doubt(1, last=False)
+    assert {block.pair for block in seen.blocks} == {0} and seen.serial
+
+
+def test_the_centre_of_few_calls_is_surer_than_their_median() -> None:
+    serial = list(zip(noisy(150e-6, 10e-6, 60, 3), noisy(140e-6, 10e-6, 60, 4), strict=True))
+    low, high = saved_alone(serial)
+    assert 0 < low < 10e-6 < high < 20e-6
