@@ -82,6 +82,12 @@ def test_the_schema_refuses_what_is_no_ruling() -> None:
             codec.read_ruling(bad)
 
 
+@pytest.mark.parametrize(("code", "word"), [("shape", "SHAPE"), ("dtype", "DTYPE"), ("structure", "NUMERICAL"), ("", "NUMERICAL")])
+def test_a_wrong_answer_is_named_by_its_code_and_not_by_its_words(code: str, word: str) -> None:
+    wrong = replace(RIGHT, status="wrong", verification=Verification("failed", message="out: of no shape and dtype at all", code=code))
+    assert json.loads(FORMATS["flashinfer"]([wrong], {}))["evaluation"]["status"] == f"INCORRECT_{word}"
+
+
 @pytest.mark.parametrize("name", FORMATS)
 def test_each_format_holds_every_ruling(name: str) -> None:
     labels = {"gpumode": "benchmark.0 n: 4", "backendbench": "aten.add.Tensor/0 ((T([4], f32),), {})"}

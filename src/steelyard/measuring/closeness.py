@@ -68,6 +68,14 @@ class Wanted:
 
 
 @dataclass(frozen=True)
+class Mismatch:
+    """How an answer's arrays are not those of the reference: the code is `structure`, `shape` or `dtype`."""
+
+    code: str
+    message: str
+
+
+@dataclass(frozen=True)
 class Close:
     """The result for one array: a message if it is wrong, and how far off it is."""
 
@@ -97,20 +105,20 @@ def finer(one: str, other: str) -> str:
     return min(one, other, key=lambda name: UNITS.get(name, math.inf))
 
 
-def structure(got: Sequence[Piece], want: Sequence[Piece]) -> str:
-    """Return how an answer differs in structure, shapes or formats; empty if it does not."""
+def structure(got: Sequence[Piece], want: Sequence[Piece]) -> Mismatch | None:
+    """Return how an answer differs in structure, shapes or formats; None if it does not."""
     mine, theirs = [piece.path for piece in got], [piece.path for piece in want]
     if mine != theirs:
         if len(mine) != len(theirs):
-            return f"{_count(len(mine))} instead of {len(theirs)}"
+            return Mismatch("structure", f"{_count(len(mine))} instead of {len(theirs)}")
         place = next(index for index, path in enumerate(mine) if path != theirs[index])
-        return f"an array at {mine[place]} instead of {theirs[place]}"
+        return Mismatch("structure", f"an array at {mine[place]} instead of {theirs[place]}")
     for one, other in zip(got, want, strict=True):
         if one.shape != other.shape:
-            return f"{one.path}: shape {one.shape} instead of {other.shape}"
+            return Mismatch("shape", f"{one.path}: shape {one.shape} instead of {other.shape}")
         if one.dtype != other.dtype:
-            return f"{one.path}: dtype {one.dtype} instead of {other.dtype}"
-    return ""
+            return Mismatch("dtype", f"{one.path}: dtype {one.dtype} instead of {other.dtype}")
+    return None
 
 
 def _count(number: int) -> str:

@@ -47,21 +47,21 @@ def test_persistent_inputs_are_those_of_the_first_draw() -> None:
 
 
 @pytest.mark.parametrize(
-    "change,words",
+    "change,words,code",
     [
-        (lambda y: (y,), "an array at out[0] instead of out"),
-        (lambda y: [y, y], "2 output arrays instead of 1"),
-        (lambda y: None, "no output array instead of 1"),
-        (lambda y: y[:4], "out: shape (4, 8) instead of (8, 8)"),
-        (lambda y: y.double(), "out: dtype float64 instead of float32"),
-        (put(float("nan"), 2, 3), "1 of 64 values are nan, first at (2, 3)"),
-        (put(float("inf"), 2, 3), "1 of 64 values are inf, first at (2, 3)"),
-        (put(9.0, 7, 7), "1 of 64 values are further off than fp32 arithmetic explains; worst at (7, 7): 9 instead of"),
+        (lambda y: (y,), "an array at out[0] instead of out", "structure"),
+        (lambda y: [y, y], "2 output arrays instead of 1", "structure"),
+        (lambda y: None, "no output array instead of 1", "structure"),
+        (lambda y: y[:4], "out: shape (4, 8) instead of (8, 8)", "shape"),
+        (lambda y: y.double(), "out: dtype float64 instead of float32", "dtype"),
+        (put(float("nan"), 2, 3), "1 of 64 values are nan, first at (2, 3)", ""),
+        (put(float("inf"), 2, 3), "1 of 64 values are inf, first at (2, 3)", ""),
+        (put(9.0, 7, 7), "1 of 64 values are further off than fp32 arithmetic explains; worst at (7, 7): 9 instead of", ""),
     ],
 )
-def test_each_kind_of_wrong_answer_has_its_words(change: Any, words: str) -> None:
+def test_each_kind_of_wrong_answer_has_its_words(change: Any, words: str, code: str) -> None:
     found = checked(examiner(torch.tanh, normal((8, 8))), change)
-    assert found.status == "failed" and words in found.message
+    assert found.status == "failed" and words in found.message and found.code == code
 
 
 def test_one_wrong_element_in_a_million_is_wrong_and_no_matter_of_precision() -> None:

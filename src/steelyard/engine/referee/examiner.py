@@ -172,8 +172,8 @@ class Examiner:
     def _check(self, expected: Expected, output: Any) -> Verification:
         want = expected.pieces
         got = [_beside(piece, want[place]) if place < len(want) else piece for place, piece in enumerate(pieces(output))]
-        if message := structure(got, want):
-            return Verification("failed", expected.against, message)
+        if other := structure(got, want):
+            return Verification("failed", expected.against, other.message, code=other.code)
         found = self._by_tolerance(got, expected) if self._has_tolerance else _by_closeness(got, expected)
         if found.status == "failed" or self.posed.check is None:
             return found

@@ -121,7 +121,7 @@ class Desk:
         found: Verification = self.examiner.check(inputs, answer)
         told: dict[str, Any] = {
             "status": found.status, "message": found.message, "identical": found.identical, "figures": dict(found.figures),
-            "max_abs": found.max_abs, "max_rel": found.max_rel, "against": found.against,
+            "max_abs": found.max_abs, "max_rel": found.max_rel, "against": found.against, "code": found.code,
         }  # fmt: skip
         if found.status == "failed" or item.get("digest"):
             told["digest"] = hashlib.blake2b(b"".join(map(memoryview, _bytes(memory, spec))), digest_size=16).hexdigest()

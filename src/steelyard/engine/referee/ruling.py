@@ -83,7 +83,8 @@ def verification(seen: Evidence) -> Verification:
     status: Literal["passed", "failed", "none"] = "failed" if seen.wrong is not None else "passed" if seen.checked else "none"
     identical = status == "passed" and all(bool(item.get("identical")) for item in seen.checked)
     message = str(found.get("message") or "") if seen.wrong is not None else ""
-    return Verification(status, str(found.get("against") or ""), message, identical=identical, figures=figures)
+    code = str(found.get("code") or "") if seen.wrong is not None else ""
+    return Verification(status, str(found.get("against") or ""), message, identical=identical, figures=figures, code=code)
 
 
 def facts(court: Court, seen: Evidence) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from steelyard.engine.referee.layouts._times import said, seated, speedup, times
 from steelyard.model.judging import Problem, Ruling
 
 ENDS = {"ok": "PASSED", "timeout": "TIMEOUT"}
+INCORRECT = {"shape": "INCORRECT_SHAPE", "dtype": "INCORRECT_DTYPE"}
 
 
 def trace(ruling: Ruling, problem: Problem | None = None) -> dict[str, Any]:
@@ -40,5 +41,4 @@ def _status(ruling: Ruling) -> str:
     check = ruling.verification
     if (check is None or check.status != "failed") and any(trick.voids for trick in ruling.tricks):
         return "REWARD_HACK"
-    words = f"{check.code} {check.message}".lower() if check else ""
-    return "INCORRECT_SHAPE" if "shape" in words else "INCORRECT_DTYPE" if "dtype" in words else "INCORRECT_NUMERICAL"
+    return INCORRECT.get(check.code if check else "", "INCORRECT_NUMERICAL")
