@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from steelyard.analyze.stacks import grid, newest, parse, pick, stacks
 from steelyard.errors import UsageError
 from steelyard.model.case import Case
 from steelyard.model.pair import Arm, Pair
+from steelyard.model.record import REFERENCE
 from steelyard.store.runs import Header, Run
 from tests.analyze.saved import pair, record
 
@@ -46,6 +48,14 @@ def test_rows_are_what_is_computed_and_columns_the_stack() -> None:
         [point("b"), None, None],
         [None, None, point("b", "eager", "jax", "train")],
     ]
+
+
+def test_a_backend_that_only_shows_what_is_right_is_named_as_a_reference() -> None:
+    slow = point("a", "eager", "interpreter")
+    known = run({point("a"): 1.0, slow: 900.0})
+    assert table(known).references == []
+    records = [replace(each, effective={REFERENCE: True}) if each.id == slow else each for each in known.records]
+    assert table(replace(known, records=tuple(records))).references == ["interpreter/eager"]
 
 
 def test_a_speedup_is_the_baseline_over_the_own_time_at_the_worst_of_both_intervals() -> None:

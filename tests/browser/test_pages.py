@@ -216,6 +216,18 @@ def test_the_overview_answers_first(page: Tab, report: Report) -> None:
     assert told == ["banner", "chart", "table", "run", "machine"]
 
 
+def test_a_slow_reference_is_not_among_the_largest_effects(page: Tab, report: Report) -> None:
+    """An interpreter is a thousand times as slow as a compiler by nature, and would fill the picture."""
+    page.visit(report("sweep") + "#/matrix")
+    others = "doc.matrix.columns.filter((name) => name !== doc.matrix.baseline)"
+    drawn = "return document.querySelectorAll('[data-chart=compare-forest]').length"
+    for references, charts in (("[]", 1), (others, 0)):
+        page.run(f"const doc = Steelyard.doc; doc.matrix.references = {references}; location.hash = '#/matrix'")
+        page.run("location.hash = '#/overview'")
+        page.run("dispatchEvent(new HashChangeEvent('hashchange'))")
+        assert page.run(drawn) == charts, references
+
+
 @pytest.mark.parametrize("name", ["grid", "against", "recipes"])
 def test_the_verdict_is_on_the_screen_of_a_phone(page: Tab, report: Report, name: str) -> None:
     page.resize(390)

@@ -13,7 +13,7 @@ from steelyard.analyze.machines import MadeOn
 from steelyard.analyze.stacks import Grid, PlacedRecord, Quad, Words, bare, grid, pick, quad, variant_of, words
 from steelyard.model.effects import bounded
 from steelyard.model.pair import Pair
-from steelyard.model.record import Figure
+from steelyard.model.record import REFERENCE, Figure
 from steelyard.store.runs import Run
 
 MOST_BASELINES = 8
@@ -79,7 +79,10 @@ class Passes:
 
 @dataclass(frozen=True)
 class StackTable:
-    """The whole table; `by_baseline` has the most complete columns as baselines, the chosen one first."""
+    """The whole table; `by_baseline` has the most complete columns as baselines, the chosen one first.
+
+    `references` are the columns of backends that only show what is right, and are slow by nature.
+    """
 
     baseline: str
     columns: list[str]
@@ -87,6 +90,7 @@ class StackTable:
     cells: list[list[Cell | None]]
     by_baseline: dict[str, Against]
     pass_rates: list[Passes]
+    references: list[str]
 
 
 def matrix(
@@ -116,7 +120,13 @@ def matrix(
         TableRow(laid.names[key], str(case.get("workload", "")), laid.params[key], str(case.get("mode", "")))
         for key, case in laid.rows.items()
     ]
-    return StackTable(chosen, list(laid.columns), rows, cells, bases, [_passes(cells, place) for place in range(len(laid.columns))])
+    passes = [_passes(cells, place) for place in range(len(laid.columns))]
+    references = [name for place, name in enumerate(laid.columns) if _is_reference([row[place] for row in cells], records)]
+    return StackTable(chosen, list(laid.columns), rows, cells, bases, passes, references)
+
+
+def _is_reference(column: Sequence[Cell | None], records: Mapping[str, PlacedRecord]) -> bool:
+    return any(records[cell.case].record.effective.get(REFERENCE) for cell in column if cell)
 
 
 def _versus(runs: Sequence[Run], laid: Grid) -> str | None:

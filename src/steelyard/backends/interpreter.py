@@ -12,6 +12,7 @@ import numpy as np
 from steelyard.backends._programs import LoadedProgram, PhaseTimes, ProgramBackend, ProgramFile, first_error
 from steelyard.backends._stablehlo import understood
 from steelyard.errors import Unsupported
+from steelyard.model.record import REFERENCE
 
 ABOUT = {
     "package": "jax", "stack": "jax", "requires": ["numpy", "jax"], "pins": "jax.txt",
@@ -40,7 +41,8 @@ class Interpreter(ProgramBackend):
             except (ValueError, RuntimeError, TypeError) as error:
                 raise Unsupported("the reference interpreter cannot evaluate the program", why=first_error(str(error))) from error
 
-        return LoadedProgram(program.signature, call, clock.seconds, facts={"entry": program.entry, "signature": str(program.signature)})
+        facts = {"entry": program.entry, "signature": str(program.signature), REFERENCE: True}
+        return LoadedProgram(program.signature, call, clock.seconds, facts=facts)
 
     def versions(self) -> dict[str, str]:
         return {"jaxlib": version("jaxlib"), "numpy": np.__version__, "python": platform.python_version()}

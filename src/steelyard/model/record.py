@@ -29,6 +29,8 @@ and over how many comparisons its comparison time is shared."""
 NOT_WEIGHED = "not weighed: "
 """Prefix of the reason for a comparison that was not made."""
 
+REFERENCE = "reference_only"
+"""The fact of a record whose backend only shows what is right: that it is slow is no news."""
 FILE = "file:"
 """Prefix of the hash of a user's file among the fingerprints of a record's source."""
 

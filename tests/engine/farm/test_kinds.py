@@ -205,7 +205,7 @@ def test_the_only_host_there_is_measures_although_it_is_noisy_and_that_is_told(t
             one = await stage.station(key=KEY)
             one.channel.send(speed(spread=0.5))
             one.measure(await one.offer())
-        assert any("measures anyway, since no quieter host is left" in line for line in stage.writer.warnings)
+        assert any("measures anyway because no quieter host is left" in line for line in stage.writer.warnings)
 
     play(scene)
 

@@ -425,7 +425,7 @@ class Conductor:
 
     def _take_again(self, view: StationView, why: str) -> None:
         """Use a noisy host after all: its results are better than none, and they record the load."""
-        self.run.warn(f"{view.host} measures anyway, since {why}: {view.aside}")
+        self.run.warn(f"{view.host} measures anyway because {why}: {view.aside}")
         self.run.journal.note("back", station=view.name, reason=why)
         view.aside, view.noisy, view.lenient = "", False, True
         self.dispatcher.feed(view.name)

@@ -163,7 +163,7 @@ def told(event: JournalEvent) -> str:
         "lost": "{station} is lost: {reason}",
         "gone": "{station} did not join: {reason}",
         "aside": "{station} ({host}) is set aside: {reason}",
-        "back": "{station} measures anyway, since {reason}",
+        "back": "{station} measures anyway because {reason}",
         "refused": "{station}{peer} was refused: {reason}",
         "dropped": "late answers of {station} to attempt {attempt} at group {group} were dropped",
         "closed": "the run is over: {reason}",

@@ -119,7 +119,7 @@ def document(
 
 def _matrix(table: StackTable) -> MatrixPart:
     cells = [[MatrixCell(cell.case, cell.status, cell.time) if cell else None for cell in row] for row in table.cells]
-    return MatrixPart(table.baseline, table.columns, table.rows, cells, table.by_baseline, table.pass_rates)
+    return MatrixPart(table.baseline, table.columns, table.rows, cells, table.by_baseline, table.pass_rates, table.references)
 
 
 def _counts(seen: Sequence[PlacedRecord], listed: Sequence[RunEntry], lost: int) -> Mapping[str, int]:

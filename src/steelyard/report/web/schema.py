@@ -242,7 +242,7 @@ class MatrixCell:
 
 @dataclass(frozen=True)
 class MatrixPart:
-    """Workloads by stacks; `by_baseline` has the speedups over each baseline."""
+    """Workloads by stacks; `by_baseline` has the speedups over each baseline, `references` the columns of slow references."""
 
     baseline: str
     columns: list[str]
@@ -250,6 +250,7 @@ class MatrixPart:
     cells: list[list[MatrixCell | None]]
     by_baseline: dict[str, Against]
     pass_rates: list[Passes]
+    references: list[str]
 
 
 @dataclass(frozen=True)

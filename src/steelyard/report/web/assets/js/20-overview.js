@@ -234,14 +234,14 @@
     return update;
   }
 
-  // Where nothing was compared and several stacks were timed, each against the baseline of the matrix.
+  // Where nothing was compared and several stacks were timed, each against the baseline of the matrix; references are slow by nature.
   function stackDeltas() {
     if (!doc.matrix) return [];
-    const { baseline, columns, cells, by_baseline: bases } = doc.matrix;
+    const { baseline, columns, cells, by_baseline: bases, references } = doc.matrix;
     const at = columns.indexOf(baseline);
     return cells.flatMap((row, line) => row.map((cell, column) => {
       const ratio = bases[baseline].speedups[line][column];
-      if (column === at || cell?.status !== "ok" || !(ratio?.[0] > 0)) return null;
+      if (column === at || references.includes(columns[column]) || cell?.status !== "ok" || !(ratio?.[0] > 0)) return null;
       const [verdict, effect] = S.held(row[at].case, cell.case, ratio);
       const end = (place) => (ratio[place] > 0 ? 1 / ratio[place] : null);
       return { case: cell.case, base: row[at].case, metric: "time", ratio: 1 / ratio[0], low: end(2), high: end(1), margin: fmt.MARGIN, verdict, effect, before: row[at].time, after: cell.time };
