@@ -111,6 +111,8 @@ def test_right_and_wrong_programs(home: str, exported: Path, tmp_path: Path) -> 
             assert status[name, backend] == "ok", found[name, backend]["reason"]
             assert found[name, backend]["verification"]["against"] == "the recorded answers"
     assert status["hlo", "xla"] == "ok" and ("hlo", "iree") not in status
+    right = {key[1]: record["effective"].get("reference_only", False) for key, record in found.items() if record["status"] == "ok"}
+    assert right == {"xla": False, "iree": False, "interpreter": True}
     for name, words in {
         "weight": "a weight or the program itself differs", "inputs": "with inputs 0 and 1 swapped the answer is right",
         "outputs": "the outputs are recorded in another order", "last": "out[3]", "dtype": "bf16",

@@ -12,7 +12,10 @@ import numpy as np
 from steelyard.backends._programs import LoadedProgram, PhaseTimes, ProgramBackend, ProgramFile, first_error
 from steelyard.backends._stablehlo import understood
 from steelyard.errors import Unsupported
-from steelyard.model.record import REFERENCE
+from steelyard.measuring.clock import Timer
+from steelyard.model.experiment import Settings
+from steelyard.model.record import REFERENCE, Figure
+from steelyard.model.task import Task
 
 ABOUT = {
     "package": "jax", "stack": "jax", "requires": ["numpy", "jax"], "pins": "jax.txt",
@@ -41,8 +44,11 @@ class Interpreter(ProgramBackend):
             except (ValueError, RuntimeError, TypeError) as error:
                 raise Unsupported("the reference interpreter cannot evaluate the program", why=first_error(str(error))) from error
 
-        facts = {"entry": program.entry, "signature": str(program.signature), REFERENCE: True}
-        return LoadedProgram(program.signature, call, clock.seconds, facts=facts)
+        return LoadedProgram(program.signature, call, clock.seconds, facts={"entry": program.entry, "signature": str(program.signature)})
+
+    def beside(self, task: Task, timer: Timer, seconds: float, settings: Settings) -> tuple[dict[str, Figure], dict[str, Any]]:
+        figures, facts = super().beside(task, timer, seconds, settings)
+        return figures, {**facts, REFERENCE: True}
 
     def versions(self) -> dict[str, str]:
         return {"jaxlib": version("jaxlib"), "numpy": np.__version__, "python": platform.python_version()}
