@@ -17,7 +17,7 @@ from statistics import median
 from typing import Any
 
 from sheet import Goal, Sheet, Table, alone, count, options, quantity
-from steelyard.engine.referee import court, judging
+from steelyard.engine.referee import court, judging, seats
 from steelyard.engine.referee.options import JudgeOptions
 from steelyard.engine.referee.partner import Partner
 
@@ -84,7 +84,7 @@ def by_phase(spent: Counter[str], steps: Counter[str]) -> Iterator[None]:
         def call(self: Any, *args: Any, **words: Any) -> Any:
             if not name and args[0] in ("draw", "prepare"):
                 return work(self, *args, **words)
-            phase = name or f"{args[0]} {'by a stand' if isinstance(self, court.Stander) else 'by the examiner'}"
+            phase = name or f"{args[0]} {'by a stand' if isinstance(self, seats.Stander) else 'by the examiner'}"
             if phase == "call by a stand" and all(self is not each for each in called):
                 phase = "first call"
                 called.append(self)

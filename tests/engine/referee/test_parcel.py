@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from steelyard.engine.referee.court import Sheet
 from steelyard.engine.referee.parcel import SharedMemory, Unreadable, pack, prepare_tensors, unpack
+from steelyard.engine.referee.seats import OutputFile
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.torch
@@ -74,8 +74,8 @@ def test_locking_what_cannot_be_locked_is_no_error(memory: SharedMemory) -> None
 @pytest.mark.parametrize("change", ["replaced", "linked elsewhere", "resized", "removed", "a link"])
 def test_a_file_for_outputs_is_used_again_only_if_it_is_as_it_was(change: str, tmp_path: Path) -> None:
     file = tmp_path / "outputs"
-    sheet = Sheet.create(file, 1 << 16, 1 << 14)
-    assert sheet.intact and file.stat().st_blocks * 512 >= 1 << 14
+    made = OutputFile.create(file, 1 << 16, 1 << 14)
+    assert made.intact and made.ready == 1 << 14 and file.stat().st_blocks * 512 >= 1 << 14
     if change == "linked elsewhere":
         os.link(file, tmp_path / "other")
     elif change == "resized":
@@ -86,4 +86,4 @@ def test_a_file_for_outputs_is_used_again_only_if_it_is_as_it_was(change: str, t
             file.write_bytes(bytes(1 << 16))
         elif change == "a link":
             file.symlink_to(tmp_path / "old")
-    assert not sheet.intact
+    assert not made.intact

@@ -14,7 +14,7 @@ OUTSIDE, LEAST_OUTSIDE = 0.25, 3e-4
 """Work around the calls is reported if it is more than this share of the calls' own time, and more than this many seconds a block."""
 FEWEST_SERIAL = 4
 COLD = 0.25
-"""The share of a single call that a gain must be to show in single calls on a device, whatever the launches cost."""
+"""On a device a gain counts against a candidate only if it is at least this share of the reference's single call."""
 
 
 def charges(blocks: Sequence[Block], threads: int, device: str) -> list[Trick]:
@@ -52,7 +52,7 @@ def supported(seen: Evidence, device: str) -> list[Trick]:
     """Return a finding if calls one by one do not show the gain of blocks: time saved by doing many calls at once is not speed.
 
     On a device, that a small gain does not show is no evidence: a single call is mostly the launch after a pause, which takes longer in
-    Python than in a framework.
+    Python than in a framework. The verdict is unclear then.
     """
     gain = seen.gain
     if gain <= 0 or len(seen.serial) < FEWEST_SERIAL:

@@ -21,16 +21,18 @@ from steelyard.engine.messages import Prepare
 from steelyard.engine.place import Place
 from steelyard.engine.process import end_orphans, keep_orphans
 from steelyard.engine.referee.drawing import MOST_LOCKED, Drawers, count
+from steelyard.engine.referee.needs import calls_for_fresh, uses_torch
 from steelyard.engine.referee.options import JudgeOptions
 from steelyard.engine.referee.parcel import ALIGNMENT, SharedMemory
 from steelyard.engine.referee.partner import Ended, Partner, Sabotaged, restored, settings
+from steelyard.engine.referee.seats import OutputFile, Spare, Stander
 from steelyard.engine.referee.sound import sound_facts
 from steelyard.errors import UsageError
-from steelyard.files import read_text
 from steelyard.machine.cpu import affinity
 from steelyard.model.judging import Problem, Submission, Trick
-from steelyard.model.units import plain as quantity
 
+TRITON_CACHE = "triton"
+"""The folder of a stand in which Triton keeps what it compiles."""
 EXAMINER, STAND = "steelyard.engine.referee.examining", "steelyard.engine.referee.stand"
 CANDIDATE, NURSERY = "the candidate", "the process that starts the others"
 REPLACED = "other files were put in place of the judge's while this candidate was judged"
@@ -47,8 +49,6 @@ SOON = 0.05
 """Seconds in which the end of a process shows after the ends of those that it had started."""
 FIRST = 2
 """Interpreters that are started besides the examiner's on a device: for the reference and the first candidate."""
-NOT_FORKED = ("compile(", "triton", "load_inline", "cpp_extension", "numba", "jax", "multiprocessing", "tensorflow")
-"""Words in a candidate's file that mean it needs its own interpreter: what they name does not survive a fork."""
 
 
 @dataclass(frozen=True)
@@ -73,14 +73,6 @@ class Opening:
         return max(1, min(MOST_CALLS, MOST_SHARED // max(each, 1)))
 
 
-@dataclass(frozen=True)
-class Spare:
-    """An interpreter that waits for a candidate, with the folder in which it has compiled what Triton needs."""
-
-    talk: Conversation
-    triton: str
-
-
 @dataclass
 class Court:
     """One problem with all that belongs to judging it; no process and no file is left behind."""
@@ -94,7 +86,7 @@ class Court:
     nursery: Nursery | None = None
     bases: list[Stander] = field(default_factory=list)
     spares: list[Spare] = field(default_factory=list)
-    sheets: list[Sheet] = field(default_factory=list)
+    idle: list[OutputFile] = field(default_factory=list)
     """Files for outputs that no stand uses now."""
     files: dict[str, tuple[int, int] | None] = field(default_factory=dict)
     """Files shared with stands, each with its identity when it was made, because later processes open them by name."""
@@ -154,10 +146,11 @@ class Court:
             lambda: self._worker(fresh=False), secret | {"draws": True}, self.folder, 2 * self.opening.calls, each, START_PATIENCE
         )
 
-    def draw_in_parallel(self) -> None:
+    def draw_in_parallel(self) -> bool:
         """Have several processes draw inputs, which pays off with many candidates: they start at the first one and draw from the second on.
 
-        The reference's stands open the files that they write to before a candidate runs, which could replace these files.
+        Return whether they have just become ready. The reference's stands open the files that they write to before a candidate runs,
+        which could replace these files.
         """
         if not self.drawing:
             self.drawing = True
@@ -166,11 +159,14 @@ class Court:
         elif self.drawers.ready(self.examiner, self.inputs):
             for base in self.bases:
                 base.step("open", files=self.drawers.files, locks=self.drawers.locks)
+            return True
+        return False
 
     @property
     def locks(self) -> bool:
         """Whether stands lock the examiner's inputs in memory for a device, which is not worth it if other processes draw most."""
-        return self.options.device != "cpu" and not self.many and Path(self.inputs).stat().st_size <= MOST_LOCKED
+        size = 2 * self.opening.calls * _rounded(self.opening.input_bytes, self.opening.arrays)
+        return self.options.device != "cpu" and not self.many and size <= MOST_LOCKED
 
     def begin_again(self) -> None:
         """Start the examiner and the reference again because a candidate has ended some; what was drawn before is gone."""
@@ -180,7 +176,10 @@ class Court:
         self.drawers.close()
         self.drawing, self.spoilt = False, False
         self.bases.clear()
-        self.sheets.clear()
+        self.idle.clear()
+        for spare in self.spares:
+            spare.talk.worker.stop()
+        self.spares.clear()
         if self.nursery is not None:
             self.nursery.stop()
         end_orphans(self.mark, [spare.talk.worker.pid for spare in self.spares])
@@ -197,7 +196,8 @@ class Court:
 
     def lost_files(self) -> bool:
         """Whether a candidate has removed files that the judge shares with stands, or put others in their place."""
-        self.spoilt = self.spoilt or any(_inode(path) != was for path, was in self.files.items())
+        others = any(_inode(path) != was for path, was in self.files.items()) or not all(file.intact for file in self.idle)
+        self.spoilt = self.spoilt or others
         return self.spoilt
 
     def lost_nursery(self) -> bool:
@@ -253,14 +253,16 @@ class Court:
         self.seated += 1
         folder = Path(tempfile.mkdtemp(prefix=f"stand-{self.seated}-", dir=self.folder))
         room = self.opening.calls * (_rounded(self.opening.output_bytes, 64) + _rounded(self.opening.input_bytes, self.opening.arrays))
-        outputs = self.sheets.pop() if self.sheets else self._sheet(2 * room)
+        outputs = self._output_file(2 * room)
         fresh = self.options.device != "cpu" or (submission is not None and calls_for_fresh(submission))
         talk, triton = self._talk(fresh=fresh, base=base)
+        if triton:
+            self._lay_launches(folder / TRITON_CACHE)
         words = self._words() | {
             "base": base, "candidate": None if submission is None else asdict(submission), "contract": asdict(self.problem.contract),
-            "folder": str(folder), "triton": triton, "inputs": self.inputs, "locks": self.locks,
+            "folder": str(folder), "inputs": self.inputs, "locks": self.locks,
             "others": self.drawers.files if self.drawers.partners else [], "locks_others": self.drawers.locks,
-            "outputs": outputs.path, "ready": self._ready, "provisions": self.provisions,
+            "outputs": outputs.path, "ready": outputs.ready, "provisions": self.provisions,
             "scale": self.opening.scale, "answer": self.opening.answer,
         }  # fmt: skip
         partner = Stander(talk, self.options.timeout, folders=(folder, *([Path(triton)] if triton else ())), outputs=outputs)
@@ -279,13 +281,13 @@ class Court:
             self.heard = partner
         return partner, sound_facts(told.get("facts"))
 
-    def _sheet(self, size: int) -> Sheet:
-        return Sheet.create(self.folder / f"outputs-{uuid.uuid4().hex}", size, self._ready)
-
-    @property
-    def _ready(self) -> int:
-        """The bytes of outputs that a block needs, or as many as are worth providing in advance."""
-        return min(READY.get(self.options.device, DEVICE_READY), self.opening.calls * _rounded(self.opening.output_bytes, 8))
+    def _output_file(self, size: int) -> OutputFile:
+        """Return a file for outputs that no stand uses, or a new one with memory for the longest block, or for a part of that."""
+        while self.idle:
+            if (found := self.idle.pop()).intact:
+                return found
+        ready = min(READY.get(self.options.device, DEVICE_READY), self.opening.calls * _rounded(self.opening.output_bytes, 8))
+        return OutputFile.create(self.folder / f"outputs-{uuid.uuid4().hex}", size, ready)
 
     def _talk(self, *, fresh: bool, base: bool) -> tuple[Conversation, str]:
         """Return a worker for a stand, with the folder in which it has compiled what Triton needs, if it has."""
@@ -304,15 +306,19 @@ class Court:
             talk.limit.admit(talk.worker.pid)
         return talk, triton
 
+    def _lay_launches(self, folder: Path) -> None:
+        for path, content in self.launches.items():
+            (folder / path).parent.mkdir(parents=True, exist_ok=True)
+            (folder / path).write_bytes(content)
+
     def make_ready(self, count: int) -> None:
         """Start interpreters for later candidates, which import the framework and wake the device meanwhile."""
         while self.options.device != "cpu" and len(self.spares) < count:
             spare = Spare(
                 Conversation(start_fresh(self.place, self.mark)), tempfile.mkdtemp(prefix="triton-", dir=self.folder) if self.triton else ""
             )
-            for path, content in self.launches.items() if spare.triton else ():
-                Path(spare.triton, path).parent.mkdir(exist_ok=True)
-                Path(spare.triton, path).write_bytes(content)
+            if spare.triton:
+                self._lay_launches(Path(spare.triton))
             locks = self.drawers.files if hasattr(self, "drawers") and self.drawers.locks else ()
             job = Prepare("torch", self.options.device, triton=spare.triton, locks=tuple(locks), modules=(STAND,))
             spare.talk.ask(job, START_PATIENCE)
@@ -321,9 +327,10 @@ class Court:
     def unseat(self, partner: Partner, *, wait: bool = True) -> list[int]:
         """End a stand with all that it has started, and remove its files; return the processes below it that were still running.
 
-        Without `wait` it is killed at once, and waited for when the calls of the next one are to be timed: a device needs a tenth of a
-        second to take back what a process had.
+        Without `wait` it is killed at once, and waited for when calls of the next one will be timed, or when that one has ended: a device
+        needs a tenth of a second to take back what a process had.
         """
+        self.see_off()
         left = partner.left_running()
         self.heard = None if partner is self.heard else self.heard
         partner.kill()
@@ -344,10 +351,9 @@ class Court:
                 partner.talk.limit.release()
             if isinstance(partner, Stander):
                 if partner.outputs.intact:
-                    self.sheets.append(partner.outputs)
+                    self.idle.append(partner.outputs)
                 else:
-                    with contextlib.suppress(OSError):
-                        Path(partner.outputs.path).unlink()
+                    partner.outputs.remove()
                 for folder in partner.folders:
                     shutil.rmtree(folder, ignore_errors=True)
         self.leaving.clear()
@@ -405,7 +411,8 @@ class Court:
         return list(found["found"])
 
     def _close(self) -> None:
-        self.see_off()
+        with contextlib.suppress(OSError):
+            self.see_off()
         for partner in (*self.bases, *([self.examiner] if hasattr(self, "examiner") else [])):
             partner.close()
         if hasattr(self, "drawers"):
@@ -416,75 +423,6 @@ class Court:
             self.nursery.stop()
         end_orphans(self.mark, ())
         self._remove_folder()
-
-
-@dataclass(frozen=True)
-class Sheet:
-    """The file for a stand's outputs, used for one after another because new memory takes longer to write to."""
-
-    path: str
-    identity: tuple[int, ...] | None
-
-    @classmethod
-    def create(cls, path: Path, size: int, ready: int) -> Sheet:
-        """Make the file; the kernel provides memory now for its first `ready` bytes, and for others when they are written."""
-        SharedMemory.create(path, size)
-        with path.open("r+b") as file, contextlib.suppress(OSError):
-            os.posix_fallocate(file.fileno(), 0, min(ready, size))
-        return cls(str(path), _identity(path))
-
-    @property
-    def intact(self) -> bool:
-        """Whether no candidate has put another file in its place, linked it elsewhere or changed its size."""
-        return _identity(Path(self.path)) == self.identity
-
-
-def _identity(path: Path) -> tuple[int, ...] | None:
-    with contextlib.suppress(OSError):
-        found = path.stat(follow_symlinks=False)
-        return found.st_dev, found.st_ino, found.st_nlink, found.st_mode, found.st_size
-    return None
-
-
-@dataclass(kw_only=True)
-class Stander(Partner):
-    """A partner that runs a candidate or the reference, with its own folders and a file for its outputs."""
-
-    folders: tuple[Path, ...]
-    outputs: Sheet
-    until: float | None = None
-    limit: float | None = None
-    """When its time is over, and how many seconds it had."""
-
-    def begin(self, module: str, words: Mapping[str, Any], patience: float | None = None) -> Mapping[str, Any]:
-        """Start the job, which must be loaded before its time is over."""
-        with self._in_time():
-            return super().begin(module, words, self._left(patience or self.patience))
-
-    def step(self, do: str, **words: Any) -> tuple[Mapping[str, Any], float]:
-        """One step, if there is time for it."""
-        with self._in_time():
-            patience, self.patience = self.patience, self._left(self.patience)
-            try:
-                return super().step(do, **words)
-            finally:
-                self.patience = patience
-
-    def _left(self, patience: float) -> float:
-        return patience if self.until is None else min(patience, max(0.0, self.until - time.monotonic()))
-
-    @contextlib.contextmanager
-    def _in_time(self) -> Iterator[None]:
-        """Name the limit if a step ends by it."""
-        over = Ended("timeout", f"it was not done within {quantity(self.limit or 0.0, 's')}, the limit for one candidate")
-        if self.until is not None and time.monotonic() >= self.until:
-            raise over
-        try:
-            yield
-        except Ended as error:
-            if error.status == "timeout" and self.until is not None and time.monotonic() >= self.until:
-                raise over from None
-            raise
 
 
 def _inode(path: str) -> tuple[int, int] | None:
@@ -501,28 +439,6 @@ def sweep(root: Path | None) -> None:
         pid = folder.name.removeprefix(PREFIX).partition("-")[0]
         if pid.isdigit() and not Path(f"/proc/{pid}").exists():
             shutil.rmtree(folder, ignore_errors=True)
-
-
-def uses_torch(problem: Problem) -> bool:
-    """Whether a problem is written for torch; plain ones may need only numpy."""
-    if problem.layout != "plain":
-        return True
-    return "torch" in read_text(Path(problem.file))
-
-
-def names_triton(submission: Submission) -> bool:
-    """Whether a candidate's file mentions Triton."""
-    with contextlib.suppress(Exception):
-        return "triton" in read_text(Path(submission.file))
-    return False
-
-
-def calls_for_fresh(submission: Submission) -> bool:
-    """Whether a candidate uses something that does not survive a fork."""
-    with contextlib.suppress(Exception):
-        text = read_text(Path(submission.file))
-        return any(word in text for word in NOT_FORKED)
-    return True
 
 
 def _rounded(size: int, arrays: int) -> int:

@@ -86,7 +86,7 @@ class Drawers:
     @property
     def locks(self) -> bool:
         """Whether stands lock the files in memory for a device."""
-        return self.words["device"] != "cpu" and sum(Path(file).stat().st_size for file in self.files) <= MOST_LOCKED
+        return self.words["device"] != "cpu" and len(self.files) * self._size(max(1, len(self.files))) <= MOST_LOCKED
 
     def _agrees(self, partner: Partner, file: str, known: bytes) -> bool:
         try:
@@ -98,13 +98,13 @@ class Drawers:
         return content(found["slots"], SharedMemory.open(file)) == known
 
     def prepare(self, numbers: Sequence[int]) -> None:
-        """Have inputs drawn that will be requested one by one; nobody can see them before."""
+        """Have inputs drawn that will be requested one by one; no other process can see them before."""
         self.prepared.clear()
         if len(self.partners) >= FEWEST:
             parts = shares(numbers, len(self.partners))
             waits = [desk.hand("prepare", numbers=part) for desk, part in zip(self.partners, parts, strict=True)]
-            for desk, part, wait in zip(self.partners, parts, waits, strict=True):
-                wait()()
+            for desk, part, read in zip(self.partners, parts, [wait() for wait in waits], strict=True):
+                read()
                 self.prepared |= dict.fromkeys(part, desk)
 
     def desks(self, examiner: Partner, numbers: Sequence[int]) -> list[Partner]:

@@ -47,7 +47,7 @@ class Desk:
     """Where inputs are written again to compare them with what is in shared memory; always the same pages, because new ones take longer."""
     keeps: int = MOST_KEPT
     ahead: dict[int, Sequence[Any]] = field(default_factory=dict)
-    """Inputs that were drawn already, and that nobody has seen."""
+    """Inputs that were drawn already, and that are not in shared memory yet."""
 
     def begin_drawing(self) -> Mapping[str, Any]:
         """Load the reference only to draw inputs, on the host: inputs are kept until the next ones are drawn."""

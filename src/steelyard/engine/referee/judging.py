@@ -12,9 +12,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 from steelyard.engine.referee import entries, layouts, ruling
-from steelyard.engine.referee.court import CANDIDATE, NURSERY, REPLACED, Court, names_triton
+from steelyard.engine.referee.court import CANDIDATE, NURSERY, REPLACED, Court
 from steelyard.engine.referee.evidence import Evidence
 from steelyard.engine.referee.layouts import plain
+from steelyard.engine.referee.needs import names_triton
 from steelyard.engine.referee.options import JudgeOptions
 from steelyard.engine.referee.partner import Ended, Forged, Partner, Sabotaged
 from steelyard.engine.referee.trial import SERIAL, Hearing, Void, hear
@@ -98,10 +99,10 @@ def _for_problem(
                 bench = stack.enter_context(opened(problem, options, triton=triton))
             bench.court.triton = bench.court.triton or names_triton(each)
             bench.court.many = left is None or left > 1
-            if bench.court.many:
-                bench.court.draw_in_parallel()
-            bench.court.make_ready(AHEAD if left is None else min(AHEAD, left - number))
             bench.ready()
+            if bench.court.many and bench.court.draw_in_parallel():
+                bench.calm_again()
+            bench.court.make_ready(AHEAD if left is None else min(AHEAD, left - number))
             began, drawn = time.monotonic(), bench.court.drawn
             found = bench.judge(each)
             facts = {
@@ -139,7 +140,7 @@ class JudgeBench:
     @property
     def sound(self) -> bool:
         """Whether the examiner and the reference's stands are still running, with their files; a candidate may have ended them."""
-        return not self.court.spoilt and not any(partner.talk.worker.gone or partner.talk.worker.ended for partner in self.court.own)
+        return not self.court.lost_files() and not any(partner.talk.worker.gone or partner.talk.worker.ended for partner in self.court.own)
 
     def stand(self, pair: int) -> Partner:
         """Return the reference's stand of a pair of processes; its calls are timed once before a candidate runs beside it."""
@@ -155,6 +156,10 @@ class JudgeBench:
         for pair in range(self.pairs):
             self.stand(pair)
 
+    def calm_again(self) -> None:
+        """Time the reference alone once more, since other processes were loading when it was first timed."""
+        self.court.calm = {pair: min(known, self._alone(self.stand(pair))) for pair, known in self.court.calm.items()}
+
     def _alone(self, base: Partner, wait: float = 0.0) -> float:
         """Return the seconds of a reference's call without a candidate, `wait` seconds after the last one."""
         self.court.see_off()
@@ -169,7 +174,7 @@ class JudgeBench:
         """Judge one candidate."""
         court = self.court
         self.ready()
-        before = entries.content(court.problem)
+        before, crowded = entries.content(court.problem), bool(court.leaving)
         limit = court.options.limit
         court.until = None if limit is None else time.monotonic() + limit
         try:
@@ -180,6 +185,9 @@ class JudgeBench:
         except Ended as error:
             if court.lost_files():
                 return ruling.ended(court, submission, "wrong", REPLACED, [Trick("sabotage", REPLACED)])
+            if error.status == "oom" and crowded:  # the last candidate may still have held the device's memory
+                court.see_off()
+                return self.judge(submission)
             orphaned = error.lost and court.lost_nursery()
             if not orphaned and (error.subject == CANDIDATE or not error.lost):
                 return ruling.ended(court, submission, error.status, error.reason)

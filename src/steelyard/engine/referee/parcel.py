@@ -10,7 +10,7 @@ import importlib
 import mmap
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,8 @@ class SharedMemory:
     path: str
     view: memoryview
     used: int = 0
+    kept: list[memoryview] = field(default_factory=list)
+    """Mappings that are locked: they stay although a larger one is used, as the device still counts their addresses as locked."""
     grows: bool = False
     """Whether the file is enlarged if it is too small; the other process maps it again when it reads beyond its end."""
 
@@ -96,6 +98,7 @@ class SharedMemory:
         Always the whole of it, because a device cannot copy arrays that are locked in part.
         """
         if _TENSORS:
+            self.kept.append(self.view)
             _TENSORS[0].lock(self.at(0, len(self.view)))
 
 

@@ -161,7 +161,8 @@ class Partner:
         self.pauses = 0
         self.resume()
         left = self.left_running()
-        end_tree(self.pid, itself=True)
+        if not self.talk.worker.gone:
+            end_tree(self.pid, itself=True)
         _send([pid for pid in left if _started(pid) == self.met[pid]], signal.SIGKILL)
 
     def close(self) -> str:

@@ -29,6 +29,7 @@ ON_DEVICE = 0.005
 WORTH = 8.0
 CUT = 0.15
 """A block is disturbed if its process was without a CPU for more than this share of the wall time."""
+UNCONFIRMED = "calls one by one do not confirm the gain that blocks of calls show"
 ALIKE = 0.9
 """A candidate with the reference's own bits and more than this share of its time is probably the reference."""
 FASTEST = {"cpu": 1e12}
@@ -54,8 +55,11 @@ def rule(court: Court, submission: Submission, seen: Evidence) -> Ruling:
         tricks.append(Trick("fallback", "bit-identical to the reference, and not faster: probably the reference itself", voids=False))
     if (trivial := next((trick for trick in court.opening.tricks if trick.kind == "trivial"), None)) and delta.verdict == "faster":
         delta = replace(delta, verdict="unclear", reason=f"the problem cannot distinguish real work from none: {trivial.words}")
+    device = court.options.device
+    if delta.verdict == "faster" and device != "cpu" and supported(seen, "cpu"):
+        delta = replace(delta, verdict="unclear", reason=UNCONFIRMED)
     if delta.verdict == "faster" and times[0] - times[1] > CLAIMED * times[0] and not shown_alone(seen.serial):
-        delta = replace(delta, verdict="unclear", reason="calls one by one do not confirm the gain that blocks of calls show")
+        delta = replace(delta, verdict="unclear", reason=UNCONFIRMED)
     void = next((trick for trick in tricks if trick.voids), None)
     status: Status = "wrong" if void else "ok"
     if void:

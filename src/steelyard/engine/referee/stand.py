@@ -35,9 +35,8 @@ from steelyard.model.judging import Contract, Problem, Submission
 
 LARGEST_FILE = 1 << 30
 """Most bytes that a candidate may write into one file."""
-TRITON = "TRITON_CACHE_DIR"
 PRIVATE = {
-    "HOME": "home", "TMPDIR": "tmp", "XDG_CACHE_HOME": "cache", TRITON: "triton", "TORCHINDUCTOR_CACHE_DIR": "inductor",
+    "HOME": "home", "TMPDIR": "tmp", "XDG_CACHE_HOME": "cache", "TRITON_CACHE_DIR": "triton", "TORCHINDUCTOR_CACHE_DIR": "inductor",
     "TORCH_EXTENSIONS_DIR": "extensions",
 }  # fmt: skip
 """Private folders of a candidate by their variable, so that it finds nothing there from another one."""
@@ -55,7 +54,7 @@ Hear = Callable[[], Step | None]
 
 def perform(words: Mapping[str, Any], say: Say, hear: Hear) -> None:
     """Load a candidate, or the reference, and do the judge's steps with it until there are no more."""
-    confine(words["folder"], words["triton"])
+    confine(words["folder"])
     if words["base"]:
         close_to_others()
     tensors = prepare_tensors() if words["torch"] else None
@@ -86,16 +85,12 @@ def told_failure(work: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any]:
         return {"status": status, "reason": spoken(error), "traceback": "".join(traceback.format_exception(error)[-6:])[-3000:]}
 
 
-def confine(folder: str, triton: str = "") -> None:
-    """Give this process private folders for everything that libraries write, limit its files, and keep its children in its tree.
-
-    `triton` is the folder in which the process itself has compiled what Triton needs.
-    """
+def confine(folder: str) -> None:
+    """Give this process private folders for everything that libraries write, limit its files, and keep its children in its tree."""
     keep_for_good()
     for name, place in PRIVATE.items():
-        private = Path(triton) if triton and name == TRITON else Path(folder, place)
-        private.mkdir(exist_ok=True)
-        os.environ[name] = str(private)
+        Path(folder, place).mkdir(exist_ok=True)
+        os.environ[name] = str(Path(folder, place))
     os.chdir(folder)
     tempfile.tempdir = None
     resource.setrlimit(resource.RLIMIT_FSIZE, (LARGEST_FILE, LARGEST_FILE))

@@ -31,8 +31,8 @@ DEVICE_BLOCK = 4e-3
 """Seconds of work that a block should have, so that the cost of requesting it is a small part."""
 FEWEST_ROUNDS, MOST_ROUNDS = 6, 24
 AUDITED, FEWEST_AUDITS = 0.25, 3
-AUDITED_ALONE = 0.15
-"""How often a call by itself is audited, and how often its inputs are: there are many of these, and each is as likely to be looked at."""
+AUDITED_QUICK, AUDITED_SLOW = 0.5, 0.05
+"""How often the answer of a call by itself is checked: mostly after a quick call, because a call that gives no answer is quicker."""
 SHOWN = 0.5
 """How often the reference shows its outputs as well, to measure what showing costs: only after the candidate's turn, because the
 candidate could read them, or see from them that its own will be checked."""
@@ -202,7 +202,7 @@ class Hearing:
             self.seen.tell("narrow", f"wrong for wider inputs ({wide}): {found['message']}", voids=known)
 
     def one_by_one(self, base: Partner) -> None:
-        """Time single calls of both arms, each with inputs copied in just before and an answer taken at once."""
+        """Time single calls of both arms, each with inputs copied in just before; some answers are taken at once, chosen after the call."""
         drawn = self.court.numbers(SERIAL)
         begun = not self.seen.serial
         self.court.prepare(drawn)
@@ -214,14 +214,18 @@ class Hearing:
                 with self._turn(base, arm):
                     partner.step("land", slots=slots)
                     times[arm] = partner.step("call")[1]
-                    look = (begun and turn < 2) or self.rng.random() < AUDITED_ALONE
-                    if look and arm:
-                        self._shown(numbers, [0])
-                    elif look:
+                    if not arm:
                         self.court.hold(slots, numbers, 0)
+                    elif (begun and turn < 2) or self.rng.random() < self._suspicion(times[1]):
+                        self._shown(numbers, [0])
             if begun:
                 self.seen.empty.append(self._empty(base))
             self.seen.serial.append((times[0], times[1]))
+
+    def _suspicion(self, took: float) -> float:
+        """The chance that the answer of a single call is checked: high for one that is quicker than three in four of those before."""
+        known = sorted(head for _, head in self.seen.serial)
+        return AUDITED_QUICK if not known or took <= known[len(known) // 4] else AUDITED_SLOW
 
     def confirm(self, base: Partner) -> None:
         """Continue with calls one by one until they confirm the gain of the blocks or rule it out, or the candidate's budget is spent."""
