@@ -129,9 +129,14 @@ class Court:
             court._close()
             keep_orphans(False)
 
+    @property
+    def on_device(self) -> bool:
+        """Whether candidates run on a device: then each has an interpreter of its own, because contexts do not survive a fork."""
+        return self.options.device != "cpu"
+
     def _begin(self) -> None:
         self.make_ready(FIRST)
-        if self.options.device == "cpu":
+        if not self.on_device:
             self.nursery = Nursery(self.place, (*nursery_modules("torch" if self.torch else "numpy"), EXAMINER, STAND), self.mark)
             self.nursery_settings = settings(self.nursery.process.pid)
         self.examiner = Partner(Conversation(self._worker(fresh=False), subject="the examiner"), START_PATIENCE)
@@ -166,7 +171,7 @@ class Court:
     def locks(self) -> bool:
         """Whether stands lock the examiner's inputs in memory for a device, which is not worth it if other processes draw most."""
         size = 2 * self.opening.calls * _rounded(self.opening.input_bytes, self.opening.arrays)
-        return self.options.device != "cpu" and not self.many and size <= MOST_LOCKED
+        return self.on_device and not self.many and size <= MOST_LOCKED
 
     def begin_again(self) -> None:
         """Start the examiner and the reference again because a candidate has ended some; what was drawn before is gone."""
@@ -254,7 +259,7 @@ class Court:
         folder = Path(tempfile.mkdtemp(prefix=f"stand-{self.seated}-", dir=self.folder))
         room = self.opening.calls * (_rounded(self.opening.output_bytes, 64) + _rounded(self.opening.input_bytes, self.opening.arrays))
         outputs = self._output_file(2 * room)
-        fresh = self.options.device != "cpu" or (submission is not None and calls_for_fresh(submission))
+        fresh = self.on_device or (submission is not None and calls_for_fresh(submission))
         talk, triton = self._talk(fresh=fresh, base=base)
         if triton:
             self._lay_launches(folder / TRITON_CACHE)
@@ -268,7 +273,7 @@ class Court:
         partner = Stander(talk, self.options.timeout, folders=(folder, *([Path(triton)] if triton else ())), outputs=outputs)
         partner.until, partner.limit = None if base else self.until, self.options.limit
         try:
-            if self.options.device == "cpu" and self.options.threads == 1:
+            if not self.on_device and self.options.threads == 1:
                 partner.pin({max(affinity())})
             told = partner.begin(STAND, words, max(self.options.timeout, START_PATIENCE if base else 0.0))
             partner.remember()
@@ -313,7 +318,7 @@ class Court:
 
     def make_ready(self, count: int) -> None:
         """Start interpreters for later candidates, which import the framework and wake the device meanwhile."""
-        while self.options.device != "cpu" and len(self.spares) < count:
+        while self.on_device and len(self.spares) < count:
             spare = Spare(
                 Conversation(start_fresh(self.place, self.mark)), tempfile.mkdtemp(prefix="triton-", dir=self.folder) if self.triton else ""
             )
@@ -335,7 +340,7 @@ class Court:
         self.heard = None if partner is self.heard else self.heard
         partner.kill()
         self.leaving.append(partner)
-        if wait or self.options.device == "cpu":
+        if wait or not self.on_device:
             self.see_off()
         else:
             end_orphans(self.mark, self._known())

@@ -1,0 +1,148 @@
+"""Judging as on a device, tried on the CPU: interpreters that wait, files that are used again, stands that are seen off later."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import steelyard
+from steelyard.engine.referee import judging, seats
+from steelyard.engine.referee.court import Court
+from steelyard.engine.referee.drawing import FEWEST, Drawers
+from steelyard.engine.referee.evidence import Block, Evidence
+from steelyard.engine.referee.options import JudgeOptions
+from steelyard.engine.referee.partner import Partner
+from steelyard.engine.referee.ruling import UNCONFIRMED, rule
+from steelyard.engine.referee.seats import OutputFile
+from steelyard.model.judging import Contract, Problem, Submission
+from tests.engine.referee.test_drawing import HONEST, SEEDED, right, written
+
+WRONG = "import numpy as np\n\ndef candidate(x):\n    return -x\n"
+TRITON = "# written as for triton\n" + HONEST
+CUTS_IDLE_FILES = """
+from pathlib import Path
+
+import numpy as np
+
+def candidate(x):
+    for file in Path.cwd().parent.glob("outputs-*"):
+        if file.stat().st_size and file.name not in OWN:
+            with file.open("r+b") as opened:
+                opened.truncate(4096)
+    return np.sort(x)
+
+OWN = {Path(line.split()[-1]).name for line in open("/proc/self/maps") if "outputs-" in line}
+"""
+REMOVES_INPUTS = """
+from pathlib import Path
+
+import numpy as np
+
+# written as for triton
+def candidate(x):
+    (Path.cwd().parent / "inputs").unlink(missing_ok=True)
+    return np.sort(x)
+"""
+
+
+@pytest.fixture(autouse=True)
+def on_device(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The judge does as on a device; nothing is left of it."""
+    monkeypatch.setattr(Court, "on_device", True)
+    monkeypatch.setattr(judging, "PAIRS", {})
+    yield
+    assert not list(Path("/dev/shm").glob(f"steelyard-court-{os.getpid()}-*"))
+
+
+def judged(folder: Path, *candidates: str) -> list[Any]:
+    """The rulings on these candidates, in one batch."""
+    problem, named = written(folder, SEEDED, *candidates)
+    return list(steelyard.judge_all(problem, named, budget=0.02))
+
+
+def test_stands_of_wrong_candidates_do_not_pile_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[tuple[int, int]] = []
+    unseat = Court.unseat
+
+    def noted(self: Court, partner: Any, *, wait: bool = True) -> list[int]:
+        left = unseat(self, partner, wait=wait)
+        seen.append((len(self.leaving), len(list(self.folder.glob("outputs-*")))))
+        return left
+
+    monkeypatch.setattr(Court, "unseat", noted)
+    assert right(judged(tmp_path, *[WRONG] * 4)) == [False] * 4
+    assert max(leaving for leaving, _ in seen) == 1
+    assert max(files for _, files in seen) <= 3
+
+
+def test_interpreters_that_wait_do_not_outlast_their_folder(tmp_path: Path) -> None:
+    found = judged(tmp_path, TRITON, REMOVES_INPUTS, TRITON)
+    assert right(found) == [True, False, True], [ruling.reason for ruling in found]
+    assert [trick.kind for trick in found[1].tricks] == ["sabotage"]
+
+
+def test_who_cuts_files_for_later_outputs_is_named_and_the_next_one_is_right(tmp_path: Path) -> None:
+    found = judged(tmp_path, HONEST, CUTS_IDLE_FILES, HONEST)
+    assert right([found[0], found[2]]) == [True] * 2, [ruling.reason for ruling in found]
+    assert [trick.kind for trick in found[1].tricks] == ["sabotage"]
+
+
+def test_memory_for_outputs_is_provided_only_where_there_is_ample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(seats.os, "statvfs", lambda path: SimpleNamespace(f_bavail=8, f_frsize=4096))
+    assert OutputFile.create(tmp_path / "many", 1 << 16, 1 << 14).ready == 0
+    assert OutputFile.create(tmp_path / "few", 1 << 16, 1 << 12).ready == 1 << 12
+
+
+def test_every_answer_is_waited_for_before_a_failed_one_is_read() -> None:
+    """An answer that stays in a pipe would be taken for the next one."""
+    waited: list[int] = []
+
+    def hand(number: int) -> Callable[..., Any]:
+        def read() -> None:
+            if number == 1:
+                raise RuntimeError("out of memory")
+
+        def wait() -> Callable[[], None]:
+            waited.append(number)
+            return read
+
+        return lambda do, **words: wait
+
+    partners: Any = [SimpleNamespace(hand=hand(number)) for number in range(FEWEST)]
+    drawers = Drawers(lambda: None, {"device": "cpu"}, Path(), 4, 8, 1.0, partners=partners)  # type: ignore[arg-type,return-value]
+    with pytest.raises(RuntimeError, match="out of memory"):
+        drawers.prepare(range(8))
+    assert waited == list(range(FEWEST))
+
+
+@pytest.mark.parametrize(("before", "after", "single"), [(100e-6, 80e-6, 300e-6), (10e-6, 0.6e-6, 100e-6)])
+def test_a_gain_of_blocks_alone_is_never_faster(before: float, after: float, single: float) -> None:
+    rng, seen = random.Random(5), Evidence()
+    for number in range(12):
+        for half, arm in enumerate((0, 1, 1, 0)):
+            took = 64 * (before, after)[arm] * rng.gauss(1, 0.005)
+            seen.blocks.append(Block(0, number, half // 2, arm, 64, 1e-3, took, None, took, 0.0))
+    seen.serial = [(rng.gauss(single, 1e-7), rng.gauss(single, 1e-7)) for _ in range(40)]
+    seen.checked = [{"status": "passed"}]
+    problem = Problem("plain", "reference.py", contract=Contract())
+    opening = SimpleNamespace(tricks=(), least_bytes=0.0, device_name="")
+    court: Any = SimpleNamespace(options=JudgeOptions(device="cuda"), opening=opening, problem=problem, drawn=1)
+    found = rule(court, Submission("plain", "candidate.py"), seen)
+    assert found.status == "ok" and found.delta is not None
+    assert (found.delta.verdict, found.delta.reason) == ("unclear", UNCONFIRMED)
+
+
+def test_a_partner_that_has_ended_is_not_killed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its process id may belong to another process by now."""
+    killed: list[int] = []
+    monkeypatch.setattr("steelyard.engine.referee.partner.end_tree", lambda pid, itself: killed.append(pid))
+    for gone in (True, False):
+        talk: Any = SimpleNamespace(worker=SimpleNamespace(pid=2**22 + 5, gone=gone))
+        Partner(talk, 1.0).kill()
+    assert killed == [2**22 + 5]
