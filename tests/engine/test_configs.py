@@ -144,7 +144,7 @@ def test_converted_configs_are_the_same_cases(folder: Path) -> None:
         steelyard("convert", name, "-o", f"native.{kind}", cwd=folder)
         assert json.loads(steelyard("run", f"native.{kind}", "--dry-run", "--json", cwd=folder).stdout)["cases"] == cases
     assert "exists" in steelyard("convert", name, "-o", "native.toml", cwd=folder, check=2).stderr
-    assert "cannot tell what" in steelyard("convert", "native.json", cwd=folder, check=2).stderr
+    assert "is unknown" in steelyard("convert", "native.json", cwd=folder, check=2).stderr
 
 
 def test_what_is_no_config_is_told_by_its_first_trouble(folder: Path) -> None:
