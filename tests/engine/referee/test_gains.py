@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from steelyard.engine.referee.charges import supported
+from steelyard.engine.referee.charges import amortised
 from steelyard.engine.referee.evidence import Block, Evidence
 from steelyard.engine.referee.gains import excess, saved_alone, shown_alone, undecided
 from steelyard.engine.referee.trial import Hearing
@@ -41,7 +41,7 @@ def test_a_gain_that_calls_one_by_one_do_not_have_is_amortised() -> None:
     seen = evidence(0.0, 5e-6, 40)
     assert seen.gain == pytest.approx(50e-6, rel=0.1)
     assert not undecided(seen.gain, seen.serial)
-    found = supported(seen, "cpu")
+    found = amortised(seen, "cpu")
     assert [trick.kind for trick in found] == ["amortised"] and "one by one" in found[0].words
 
 
@@ -49,12 +49,12 @@ def test_a_gain_that_calls_one_by_one_have_too_is_supported() -> None:
     seen = evidence(50e-6, 5e-6, 40)
     low, high = saved_alone(seen.serial)
     assert low < 50e-6 < high and low > 0
-    assert not undecided(seen.gain, seen.serial) and not supported(seen, "cpu")
+    assert not undecided(seen.gain, seen.serial) and not amortised(seen, "cpu")
 
 
 def test_noise_leaves_it_undecided_and_accuses_nobody() -> None:
     seen = evidence(0.0, 200e-6, 10)
-    assert undecided(seen.gain, seen.serial) and not supported(seen, "cpu")
+    assert undecided(seen.gain, seen.serial) and not amortised(seen, "cpu")
     assert not undecided(-1e-6, seen.serial) and not undecided(1e-6, [])
 
 
@@ -83,9 +83,9 @@ def judged(seen: Evidence, device: str = "cpu") -> Hearing:
 
 def test_on_a_device_a_gain_that_a_launch_can_hide_is_no_evidence() -> None:
     seen = evidence(0.0, 5e-6, 40)
-    assert supported(seen, "cpu") and supported(seen, "cuda")
+    assert amortised(seen, "cpu") and amortised(seen, "cuda")
     longer = [(base + 300e-6, head + 300e-6) for base, head in seen.serial]
-    assert supported(replace(seen, serial=longer), "cpu") and not supported(replace(seen, serial=longer), "cuda")
+    assert amortised(replace(seen, serial=longer), "cpu") and not amortised(replace(seen, serial=longer), "cuda")
 
 
 def test_a_pair_whose_single_calls_speak_against_the_candidate_is_measured_again() -> None:

@@ -48,7 +48,7 @@ def by_time(blocks: Sequence[Block]) -> list[Trick]:
     ]
 
 
-def supported(seen: Evidence, device: str) -> list[Trick]:
+def amortised(seen: Evidence, device: str) -> list[Trick]:
     """Return a finding if calls one by one do not show the gain of blocks: time saved by doing many calls at once is not speed.
 
     On a device, that a small gain does not show is no evidence: a single call is mostly the launch after a pause, which takes longer in

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from steelyard.engine.referee.charges import by_time, charges, supported
+from steelyard.engine.referee.charges import amortised, by_time, charges
 from steelyard.engine.referee.court import Court
 from steelyard.engine.referee.evidence import Block, Evidence
 from steelyard.engine.referee.gains import CLAIMED, shown_alone
@@ -49,14 +49,14 @@ def rule(court: Court, submission: Submission, seen: Evidence) -> Ruling:
     delta = weigh(pair, court.options.margin)
     times = [statistics.median(seen.per_call(arm)) for arm in (0, 1)]
     tricks += charges(seen.blocks, court.problem.contract.threads, court.options.device)
-    timed = [*by_time(seen.blocks), *supported(seen, court.options.device), *impossible(court, seen.surely(1))]
+    timed = [*by_time(seen.blocks), *amortised(seen, court.options.device), *impossible(court, seen.surely(1))]
     tricks += [] if delta.disturbed or busy(seen, court.options.device) else timed
     if all(item.get("identical") for item in seen.checked) and pair.ratio > ALIKE:
         tricks.append(Trick("fallback", "bit-identical to the reference, and not faster: probably the reference itself", voids=False))
     if (trivial := next((trick for trick in court.opening.tricks if trick.kind == "trivial"), None)) and delta.verdict == "faster":
         delta = replace(delta, verdict="unclear", reason=f"the problem cannot distinguish real work from none: {trivial.words}")
     device = court.options.device
-    if delta.verdict == "faster" and device != "cpu" and supported(seen, "cpu"):
+    if delta.verdict == "faster" and device != "cpu" and amortised(seen, "cpu"):
         delta = replace(delta, verdict="unclear", reason=UNCONFIRMED)
     if delta.verdict == "faster" and times[0] - times[1] > CLAIMED * times[0] and not shown_alone(seen.serial):
         delta = replace(delta, verdict="unclear", reason=UNCONFIRMED)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from steelyard.engine.referee.charges import by_time, supported
+from steelyard.engine.referee.charges import amortised, by_time
 from steelyard.engine.referee.court import Court
 from steelyard.engine.referee.evidence import Block, Evidence
 from steelyard.engine.referee.gains import undecided
@@ -236,11 +236,11 @@ class Hearing:
 
     def in_doubt(self, pair: int, *, last: bool) -> bool:
         """Whether times of this pair are evidence against the candidate; they are forgotten then, to be measured again."""
-        amortised = last and bool(supported(self.seen, self.court.options.device))
-        if not amortised and not by_time(self.seen.of(pair)):
+        by_blocks = last and bool(amortised(self.seen, self.court.options.device))
+        if not by_blocks and not by_time(self.seen.of(pair)):
             return False
         self.seen.set_aside(pair)
-        if amortised:
+        if by_blocks:
             self.seen.serial.clear()
         return True
 
