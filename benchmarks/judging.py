@@ -6,6 +6,7 @@ On the CPU the candidates are plain torch; with --device cuda every other one is
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import tempfile
 import time
@@ -144,6 +145,8 @@ def main() -> None:
         (f"{name.replace('_', ' ')}, median", f"{median(ruling.facts.get(name, 0) for ruling in rulings):.0f}")
         for name in ("draws", "blocks", "calls_timed", "answers_checked")
     ]
+    widths = [50 * math.log(ruling.pair.high / ruling.pair.low) for ruling in rulings if ruling.pair is not None]
+    rows += [("half of the ratio's interval, median", f"{median(widths):.1f} %")] if widths else []
     rate = Table(f"{len(rulings)} candidates on {chosen.device}, {len(wrong)} not right", ("candidate", "time"), tuple(rows))
     share = tuple(
         (name, f"{steps[name] / further:.1f}", quantity(seconds, "s"), f"{seconds / each:.0%}") for name, seconds in phases.items() if each
@@ -156,7 +159,7 @@ def main() -> None:
         Goal("candidates that were not right", float(len(wrong)), 0.0, ""),
     )
     figures = {"device": chosen.device, "first_s": first, "each_s": each, "per_minute": 60 / each if each else 0.0}
-    figures |= {"per_minute_with_start": whole, "phases_s": phases, "not_right": wrong}
+    figures |= {"per_minute_with_start": whole, "phases_s": phases, "not_right": wrong, "half_width_percent": widths}
     Sheet("judging", (rate, parts), goals, figures, load).hand_in(chosen.json)
 
 

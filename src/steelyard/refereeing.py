@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from steelyard.engine.referee.options import JudgeOptions
     from steelyard.model.judging import Ruling
 
-BUDGETS = {"quick": 0.15, "normal": 0.3, "thorough": 2.0}
 CONTRACT = ("in_place", "persistent", "reuses_output", "fills_outputs", "precision")
 TOGETHER = '''\
 """Functions of other files as one problem; written for one call of steelyard.judge."""
@@ -108,7 +107,7 @@ def judge_options(given: dict[str, Any]) -> JudgeOptions:
     """Convert options, including those of a contract, to the names the command uses."""
     import dataclasses
 
-    from steelyard.engine.referee.options import JudgeOptions
+    from steelyard.engine.referee.options import BUDGETS, JudgeOptions
 
     known = {item.name for item in dataclasses.fields(JudgeOptions)} - {"contract"}
     contract = {name: given[name] for name in CONTRACT if name in given}

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
+from steelyard.engine.process import stay_awake
 from tests.engine.drive import run_json
 
 CALLS, PAGES = 200, 256
 COUNT = f"""
 import ctypes, resource
-from steelyard.engine.process import settle_allocator
+from steelyard.engine.process import recycle_memory, settle_allocator
 {{settle}}
 library = ctypes.CDLL(None)
 library.malloc.restype, library.free.argtypes = ctypes.c_void_p, [ctypes.c_void_p]
@@ -53,6 +56,22 @@ def faults(settle: str) -> int:
 @pytest.mark.skipif(sys.platform != "linux", reason="glibc's allocator")
 def test_freed_blocks_stay_with_a_worker_from_its_first_call() -> None:
     assert faults("settle_allocator()") < PAGES < CALLS * PAGES < faults("")
+    assert faults("recycle_memory()") < PAGES
+
+
+def test_something_to_read_is_noticed_without_sleeping_and_waited_for_no_longer_than_asked() -> None:
+    reader, writer = os.pipe()
+    try:
+        began = time.monotonic()
+        stay_awake([reader], 0.02)
+        assert time.monotonic() - began >= 0.02
+        os.write(writer, b"x")
+        began = time.monotonic()
+        stay_awake([reader], 60.0)
+        assert time.monotonic() - began < 30.0
+    finally:
+        os.close(reader)
+        os.close(writer)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="glibc's allocator")

@@ -31,6 +31,7 @@ from steelyard.engine.messages import (
     decode,
     encode,
 )
+from steelyard.engine.process import stay_awake
 from steelyard.errors import SteelyardError, UsageError
 from steelyard.machine.load import oom_kills
 from steelyard.model.record import Status
@@ -64,13 +65,15 @@ class Lost:
 class Conversation:
     """A worker and its current job.
 
-    `subject` is the worker's name in reasons. If `gated`, a waiting worker continues only when `go` is called; else at once.
+    `subject` is the worker's name in reasons. If `gated`, a waiting worker continues only when `go` is called; else at once. `awake` is how
+    many seconds the answer to a step is waited for without sleeping.
     """
 
     worker: Worker
     limit: MemoryLimit | None = None
     subject: str = "the worker"
     gated: bool = False
+    awake: float = 0.0
     phase: str = field(default="start", init=False)
     over: bool = field(default=True, init=False)
     deadline: float | None = field(default=None, init=False)
@@ -115,8 +118,9 @@ class Conversation:
 
     def _next(self) -> tuple[list[Answer | Lost], int]:
         """Wait for the next messages; returns them with the time at which they arrived."""
+        stay_awake([fd for fd in (self.worker.events, self.worker.pidfd) if fd is not None], self.awake)
         came: list[int] = []
-        found = [answer for _, answer in listen([self], awake=lambda: came.append(clocks.perf_counter_ns()))]
+        found = [answer for _, answer in listen([self], ready=lambda: came.append(clocks.perf_counter_ns()))]
         return found, came[0]
 
     def answers(self) -> Iterator[Answer | Lost]:
@@ -204,11 +208,11 @@ class Conversation:
 
 
 def listen(
-    talks: Sequence[Conversation], until: float | None = None, awake: Callable[[], None] = lambda: None
+    talks: Sequence[Conversation], until: float | None = None, ready: Callable[[], None] = lambda: None
 ) -> Iterator[tuple[Conversation, Answer | Lost]]:
     """Wait for the next messages of several workers and yield them; a worker past its deadline is ended and counts as lost.
 
-    Yields nothing if `until` comes first. `awake` is called when the wait is over, before anything is read. A worker's death is detected
+    Yields nothing if `until` comes first. `ready` is called when the wait is over, before anything is read. A worker's death is detected
     from its process, not from the end of its pipe, which a grandchild may hold open.
     """
     ends = [talk.deadline for talk in talks if talk.deadline is not None] + ([] if until is None else [until])
@@ -218,7 +222,7 @@ def listen(
     wait = min([*pauses, *([] if left is None else [left])], default=None)
     fds = [fd for talk in talks for fd in (talk.worker.events, talk.worker.pidfd) if fd is not None]
     select.select(fds, [], [], wait)
-    awake()
+    ready()
     for talk in talks:
         yield from ((talk, answer) for answer in talk.hear())
         if not talk.over and talk.deadline is not None and time.monotonic() >= talk.deadline:

@@ -5,15 +5,17 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import select
 import signal
 import sys
-from collections.abc import Iterable
+import time
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from steelyard.machine.processes import children, tree
 
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_CHILD_SUBREAPER = 1, 4, 36
-M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_MMAP_MAX = -1, -3, -4
 KEPT_BLOCK = 32 << 20
 MARK = "STEELYARD_SESSION"
 
@@ -53,6 +55,21 @@ def settle_allocator() -> None:
             library = ctypes.CDLL(None)
             library.mallopt(M_MMAP_THRESHOLD, KEPT_BLOCK)
             library.mallopt(M_TRIM_THRESHOLD, 2 * KEPT_BLOCK)
+
+
+def recycle_memory() -> None:
+    """Make the C library reuse freed memory of any size instead of returning it to the system: new memory takes longer to write to."""
+    with contextlib.suppress(OSError, AttributeError):
+        library = ctypes.CDLL(None)
+        library.mallopt(M_MMAP_MAX, 0)
+        library.mallopt(M_TRIM_THRESHOLD, 2**31 - 1)
+
+
+def stay_awake(fds: Sequence[int], seconds: float) -> None:
+    """Look for something to read without sleeping, for so many seconds: a process that sleeps needs about 0.1 ms to wake up."""
+    until = time.monotonic() + seconds
+    while time.monotonic() < until and not select.select(fds, [], [], 0)[0]:
+        pass
 
 
 def _prctl(option: int, value: int) -> None:

@@ -47,15 +47,15 @@ from steelyard.engine.messages import (
     Weigh,
 )
 from steelyard.engine.modules import user_modules
-from steelyard.engine.process import die_with_parent, keep_orphans, settle_allocator, volunteer_for_oom
+from steelyard.engine.process import die_with_parent, keep_orphans, settle_allocator, stay_awake, volunteer_for_oom
 from steelyard.errors import SteelyardError
 from steelyard.model.case import Case
 
 Send = Callable[[Answer], None]
 Gate = Callable[[], None]
 """Called before anything is timed."""
-Hear = Callable[[], Step | None]
-"""The next step of a job that goes step by step; None at its end."""
+Hear = Callable[[float], Step | None]
+"""The next step of a job that goes step by step; None at its end. It is waited for without sleeping for so many seconds."""
 Cache = dict[Sources, registry.Loaded]
 
 
@@ -82,7 +82,7 @@ def serve(commands: int, events: int) -> None:
             job = messages.decode(line)
             if isinstance(job, Quit):
                 break
-            answer(job, cache, send, lambda: wait_for_go(send, jobs), lambda: next_step(jobs))
+            answer(job, cache, send, lambda: wait_for_go(send, jobs), lambda awake: next_step(jobs, awake))
     sys.stderr.flush()
     os._exit(0)
 
@@ -93,8 +93,9 @@ def wait_for_go(send: Send, jobs: IO[str]) -> None:
     jobs.readline()
 
 
-def next_step(jobs: IO[str]) -> Step | None:
-    """The next step of a job that goes step by step; None at its end."""
+def next_step(jobs: IO[str], awake: float) -> Step | None:
+    """The next step of a job that goes step by step; None at its end. It is waited for without sleeping for so many seconds."""
+    stay_awake([jobs.fileno()], awake)
     found = messages.decode(jobs.readline())
     return found if isinstance(found, Step) else None
 
@@ -110,7 +111,7 @@ def sender(pipe: IO[str]) -> Send:
     return send
 
 
-def answer(job: Order | Answer | None, cache: Cache, send: Send, gate: Gate, hear: Hear = lambda: None) -> None:
+def answer(job: Order | Answer | None, cache: Cache, send: Send, gate: Gate, hear: Hear = lambda awake: None) -> None:
     """Do one job; an error, also in the user's own files, is sent as an answer."""
     try:
         perform(job, cache, send, gate, hear)
@@ -119,7 +120,7 @@ def answer(job: Order | Answer | None, cache: Cache, send: Send, gate: Gate, hea
         send(explained(error))
 
 
-def perform(job: Any, cache: Cache, send: Send, gate: Gate, hear: Hear = lambda: None) -> None:
+def perform(job: Any, cache: Cache, send: Send, gate: Gate, hear: Hear = lambda awake: None) -> None:
     """Do one job of any kind; what it needs is imported here, because most workers do only one kind."""
     if isinstance(job, Describe):
         loaded = load(job.sources, cache, registry.Loaded())

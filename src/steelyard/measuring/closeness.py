@@ -32,8 +32,9 @@ OWN = 16.0
 SLIGHT = 0.1
 SAMPLED = 1 << 12
 """How many elements are sampled to estimate the size that nine in ten stay below."""
-AT_ONCE = 1 << 22
-"""How many elements are checked at a time, so that a check needs little memory beside the arrays themselves."""
+AT_ONCE, AT_ONCE_CPU = 1 << 22, 1 << 18
+"""How many elements are checked at a time, so that a check needs little memory beside the arrays themselves, and on a CPU little enough
+for its caches."""
 
 
 @dataclass(frozen=True)
@@ -304,10 +305,11 @@ def _real(array: Array) -> Array:
 
 
 def _parts(*arrays: Array) -> Iterator[tuple[Array, ...]]:
-    """Yield parts of flattened arrays of one shape, AT_ONCE elements at a time."""
+    """Yield parts of flattened arrays of one shape."""
     flat = [array.reshape(-1) for array in arrays]
-    for start in range(0, len(flat[0]), AT_ONCE):
-        yield tuple(array[start : start + AT_ONCE] for array in flat)
+    size = AT_ONCE_CPU if str(getattr(flat[0], "device", "cpu")) == "cpu" else AT_ONCE
+    for start in range(0, len(flat[0]), size):
+        yield tuple(array[start : start + size] for array in flat)
 
 
 def _place(index: int, shape: tuple[int, ...]) -> tuple[int, ...]:

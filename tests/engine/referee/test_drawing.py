@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import steelyard
-from steelyard.engine.referee import court
+from steelyard.engine.referee import court, examining
 from steelyard.engine.referee.drawing import FEWEST, MOST, Drawers, content, count, shares
 from steelyard.engine.referee.examiner import Examiner
 from steelyard.engine.referee.examining import Desk
@@ -194,3 +194,41 @@ def test_each_has_a_share() -> None:
     assert shares([1, 2], 3) == [[], [1], [2]]
     assert [count(cpus, "cpu") for cpus in (1, 2, 64)] == [1, 1, MOST]
     assert [count(cpus, "cuda") for cpus in (2, 16)] == [1, MOST]
+
+
+def test_slow_inputs_are_drawn_in_parallel_for_a_single_candidate_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[int] = []
+    start = Drawers.start
+
+    def noted(self: Drawers, number: int, torch: bool) -> None:
+        started.append(number)
+        start(self, number, torch)
+
+    monkeypatch.setattr(Drawers, "start", noted)
+    monkeypatch.setattr(court, "count", lambda cpus, device: FEWEST)
+    problem, named = written(tmp_path, SEEDED, HONEST)
+    assert right([steelyard.judge(problem, named[0], budget=0.02)]) == [True]
+    assert not started
+    monkeypatch.setattr(court, "WORTH_STARTING", 0.0)
+    assert right([steelyard.judge(problem, named[0], budget=0.02)]) == [True]
+    assert started == [FEWEST]
+
+
+def test_only_some_bytes_of_earlier_inputs_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(examining, "KEPT_BYTES", 3 * 8000)
+    problem, _ = written(tmp_path, SEEDED)
+    desk = Desk(lambda: Examiner(problems(problem, (), JudgeOptions())[0], "cpu", 1), b"a secret")
+    desk.open()
+    assert desk.keeps == 3
+    desk.memory = SharedMemory.create(tmp_path / "inputs", 1 << 20)
+    first = content(desk.draw([1], ""), desk.memory)
+    desk.draw(range(10, 20), "")
+    assert len(desk.handed) == 10
+    desk.draw([2], "")
+    assert len(desk.handed) == 3
+    assert content(desk.draw([1], ""), desk.memory) == first
+
+
+def test_a_candidates_memory_limit_leaves_room_for_shared_memory() -> None:
+    assert court.room_for_calls(None) <= court.MOST_SHARED
+    assert court.room_for_calls(1 << 30) == (1 << 30) // court.SHARE

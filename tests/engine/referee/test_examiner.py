@@ -9,6 +9,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from steelyard.engine.referee import expecting  # noqa: E402
 from steelyard.engine.referee.examiner import Examiner, seed_of  # noqa: E402
 from steelyard.engine.referee.posed import Posed  # noqa: E402
 from steelyard.model.judging import Contract, Problem  # noqa: E402
@@ -262,3 +263,21 @@ def test_memory_for_the_answer_is_no_input() -> None:
     contract = Contract(fills_outputs=True)
     exam = examiner(fill, lambda source: [torch.randn(64, generator=source), torch.zeros(64)], contract=contract)
     assert exam.least_bytes(NONCE) == 512 and exam.weakness(NONCE) == []
+
+
+def test_checking_uses_all_cpus_and_the_references_own_answer_its_own_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(expecting, "affinity", lambda: [0, 1])
+    seen: list[tuple[str, int]] = []
+
+    def reference(x: Any) -> Any:
+        seen.append((str(x.dtype), torch.get_num_threads()))
+        return x + 1
+
+    exam = examiner(reference, normal((8, 8)))
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        assert checked(exam, lambda answer: answer).status == "passed"
+        assert set(seen) == {("torch.float32", 1), ("torch.float64", 2)} and torch.get_num_threads() == 1
+    finally:
+        torch.set_num_threads(before)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,14 +14,16 @@ from typing import Any
 import pytest
 
 import steelyard
-from steelyard.engine.referee import judging, seats
+from steelyard.engine.referee import court, judging, seats
+from steelyard.engine.referee.charges import by_time
 from steelyard.engine.referee.court import Court
 from steelyard.engine.referee.drawing import FEWEST, Drawers
 from steelyard.engine.referee.evidence import Block, Evidence
-from steelyard.engine.referee.options import JudgeOptions
+from steelyard.engine.referee.options import BUDGETS, JudgeOptions
 from steelyard.engine.referee.partner import Partner
 from steelyard.engine.referee.ruling import UNCONFIRMED, rule
 from steelyard.engine.referee.seats import OutputFile
+from steelyard.engine.referee.trial import Hearing
 from steelyard.model.judging import Contract, Problem, Submission
 from tests.engine.referee.test_drawing import HONEST, SEEDED, right, written
 
@@ -132,10 +136,58 @@ def test_a_gain_of_blocks_alone_is_never_faster(before: float, after: float, sin
     seen.checked = [{"status": "passed"}]
     problem = Problem("plain", "reference.py", contract=Contract())
     opening = SimpleNamespace(tricks=(), least_bytes=0.0, device_name="")
-    court: Any = SimpleNamespace(options=JudgeOptions(device="cuda"), opening=opening, problem=problem, drawn=1)
-    found = rule(court, Submission("plain", "candidate.py"), seen)
+    bench: Any = SimpleNamespace(options=JudgeOptions(device="cuda"), opening=opening, problem=problem, drawn=1)
+    found = rule(bench, Submission("plain", "candidate.py"), seen)
     assert found.status == "ok" and found.delta is not None
     assert (found.delta.verdict, found.delta.reason) == ("unclear", UNCONFIRMED)
+
+
+def test_slow_copies_of_long_blocks_are_no_finding() -> None:
+    """Which blocks are shown is drawn for each arm: those of the candidate may have more calls."""
+    rng = random.Random(7)
+    blocks = [
+        Block(0, number, 0, arm, calls := rng.randint(10, 12) if arm else rng.randint(2, 4), calls * 10e-3 * rng.gauss(1, 0.05), 1e-3,
+              calls * 20e-3 * rng.gauss(1, 0.05), 0.0, 0.0)
+        for number in range(12) for arm in (0, 1)
+    ]  # fmt: skip
+    assert by_time(blocks) == []
+    late = [replace(block, show=2 * block.show) if block.arm and block.show else block for block in blocks]
+    assert [trick.kind for trick in by_time(late)] == ["outside"]
+
+
+@pytest.mark.parametrize(("budget", "rounds"), [("quick", 6), ("normal", 6), ("thorough", 40)])
+def test_a_larger_budget_buys_more_rounds_on_a_device(budget: str, rounds: int) -> None:
+    options = JudgeOptions(device="cuda", budget=BUDGETS[budget])
+    seen: Any = SimpleNamespace(overhead=4e-5, serial=[(2e-4, 1e-4)] * 10, empty=[])
+    made: list[int] = []
+    trial: Any = SimpleNamespace(
+        court=SimpleNamespace(
+            options=options, numbers=lambda count: list(range(count)), draw=lambda numbers: [{}] * len(numbers),
+            opening=SimpleNamespace(calls=8),
+        ),
+        seen=seen, rng=random.Random(3), _block_calls=lambda: 8, _turn=lambda base, arm: contextlib.nullcontext(),
+        _block=lambda base, place, *rest, audit: made.append(place[1]), _empty=lambda base: 4e-5,
+    )  # fmt: skip
+    Hearing.in_blocks(trial, trial, 0, options.budget)
+    assert len(set(made)) == rounds
+
+
+@pytest.mark.parametrize("cpus", [2, 4])
+def test_processes_stay_awake_for_each_other_where_there_are_cpus_enough(
+    cpus: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(court, "affinity", lambda: list(range(cpus)))
+    found: list[float] = []
+    seat = Court.seat
+
+    def noted(self: Court, submission: Submission | None) -> Any:
+        partner, facts = seat(self, submission)
+        found.append(partner.talk.awake)
+        return partner, facts
+
+    monkeypatch.setattr(Court, "seat", noted)
+    assert right(judged(tmp_path, HONEST)) == [True]
+    assert set(found) == {court.AWAKE[0] if cpus >= court.FEWEST_CPUS else 0.0}
 
 
 def test_a_partner_that_has_ended_is_not_killed_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -38,8 +38,9 @@ def by_time(blocks: Sequence[Block]) -> list[Trick]:
     """Return findings on time outside of the timed calls, by the judge's clock: work that is not on a CPU of the candidate's processes."""
     base, head = _by_arm(blocks)
     least = max(2 * OUTSIDE * _own(head), LEAST_OUTSIDE)
-    landing = excess(*([block.land for block in arm] for arm in (base, head)))
-    showing = excess(*([block.show for block in arm if block.show is not None] for arm in (base, head)))
+    calls = statistics.median(block.calls for block in head)
+    landing = calls * excess(*([block.land / block.calls for block in arm] for arm in (base, head)))
+    showing = calls * excess(*([block.show / block.calls for block in arm if block.show is not None] for arm in (base, head)))
     both = (landing, "before the calls"), (showing, "after the calls, when outputs are read")
     return [
         Trick("outside", f"{plain(extra, 's')} a block are spent {words}, beyond what the reference needs there")

@@ -29,6 +29,7 @@ from steelyard.engine.referee.seats import OutputFile, Spare, Stander
 from steelyard.engine.referee.sound import sound_facts
 from steelyard.errors import UsageError
 from steelyard.machine.cpu import affinity
+from steelyard.machine.facts import cgroup, memory
 from steelyard.model.judging import Problem, Submission, Trick
 
 TRITON_CACHE = "triton"
@@ -38,13 +39,18 @@ CANDIDATE, NURSERY = "the candidate", "the process that starts the others"
 REPLACED = "other files were put in place of the judge's while this candidate was judged"
 PREFIX = "steelyard-court-"
 FAST_FOLDER = Path("/dev/shm")
-MOST_SHARED = 1 << 30
-"""Most bytes of inputs that are ready at a time, unless one call needs more."""
+MOST_SHARED, SHARE = 2 << 30, 8
+"""Bytes of inputs and outputs that are ready at a time at most, and the part of the memory of the machine, its container or a candidate."""
 MOST_CALLS = 64
 READY = {"cpu": 8 << 20}
 DEVICE_READY = 64 << 20
 """Bytes of outputs for which memory is provided before a stand starts; a device's blocks have more calls."""
 START_PATIENCE = 180.0
+AWAKE, FEWEST_CPUS = (20e-3, 2e-3), 4
+"""Seconds that the judge waits for a stand, and a stand for the judge, without sleeping, on machines with this many CPUs: a process needs
+more time to wake up than a device for its kernels."""
+USUAL_DRAWS, WORTH_STARTING = 300, 10.0
+"""A candidate is called with so many inputs; if drawing them takes this many seconds, it pays to start processes that draw for it alone."""
 SOON = 0.05
 """Seconds in which the end of a process shows after the ends of those that it had started."""
 FIRST = 2
@@ -65,12 +71,14 @@ class Opening:
     widenings: tuple[str, ...]
     device_name: str
     tricks: tuple[Trick, ...]
+    room: int
+    """Most bytes of inputs and outputs that are ready at a time, unless one call needs more."""
 
     @property
     def calls(self) -> int:
         """How many calls' inputs and outputs fit into shared memory at a time."""
         each = _rounded(self.input_bytes, self.arrays) + _rounded(self.output_bytes, 8)
-        return max(1, min(MOST_CALLS, MOST_SHARED // max(each, 1)))
+        return max(1, min(MOST_CALLS, self.room // max(each, 1)))
 
 
 @dataclass
@@ -101,6 +109,8 @@ class Court:
     drawing: bool = False
     """Whether processes that draw inputs besides the examiner were started."""
     drawn: int = 0
+    one_draw: float = 0.0
+    """Seconds of the examiner's last draw."""
     seated: int = 0
     calm: dict[int, float] = field(default_factory=dict)
     """Seconds that a call of the reference took in each of its stands before any candidate ran."""
@@ -143,7 +153,7 @@ class Court:
         secret = self._words() | {"nonce": os.urandom(16).hex()}
         told = dict(self.examiner.begin(EXAMINER, secret))
         told["tricks"] = tuple(Trick(*item) for item in told["tricks"])
-        self.opening = Opening(**{**told, "widenings": tuple(told["widenings"])})
+        self.opening = Opening(**{**told, "widenings": tuple(told["widenings"])}, room=room_for_calls(self.options.memory))
         self._share()
         self.examiner.remember()
         each = _rounded(self.opening.input_bytes, self.opening.arrays)
@@ -152,26 +162,39 @@ class Court:
         )
 
     def draw_in_parallel(self) -> bool:
-        """Have several processes draw inputs, which pays off with many candidates: they start at the first one and draw from the second on.
+        """Have several processes draw inputs if that pays off; return whether they have just become ready.
 
-        Return whether they have just become ready. The reference's stands open the files that they write to before a candidate runs,
-        which could replace these files.
+        With many candidates they start at the first one and draw from the second on; they are waited for if drawing takes long. The
+        reference's stands open the files that they write to before a candidate runs, which could replace these files.
         """
-        if not self.drawing:
-            self.drawing = True
+        slow = self.one_draw * USUAL_DRAWS > WORTH_STARTING
+        if not slow and not self.many:
+            return False
+        started, self.drawing = self.drawing, True
+        if not started:
             self.drawers.start(count(len(affinity()), self.options.device), self.torch)
             self.files |= {path: _inode(path) for path in self.drawers.files}
-        elif self.drawers.ready(self.examiner, self.inputs):
+        if (started or slow) and self.drawers.ready(self.examiner, self.inputs):
             for base in self.bases:
                 base.step("open", files=self.drawers.files, locks=self.drawers.locks)
             return True
         return False
 
     @property
+    def awake(self) -> tuple[float, float]:
+        """Seconds that the judge waits for a stand, and a stand for the judge, without sleeping."""
+        return AWAKE if self.on_device and len(affinity()) >= FEWEST_CPUS else (0.0, 0.0)
+
+    def rouse(self, partner: Partner) -> None:
+        """Exchange a few words with a process of a device, so that neither it nor the judge has to wake up when the next step is timed."""
+        if self.on_device:
+            partner.step("wait")
+
+    @property
     def locks(self) -> bool:
         """Whether stands lock the examiner's inputs in memory for a device, which is not worth it if other processes draw most."""
         size = 2 * self.opening.calls * _rounded(self.opening.input_bytes, self.opening.arrays)
-        return self.on_device and not self.many and size <= MOST_LOCKED
+        return self.on_device and not self.many and not self.drawing and size <= MOST_LOCKED
 
     def begin_again(self) -> None:
         """Start the examiner and the reference again because a candidate has ended some; what was drawn before is gone."""
@@ -268,9 +291,10 @@ class Court:
             "folder": str(folder), "inputs": self.inputs, "locks": self.locks,
             "others": self.drawers.files if self.drawers.partners else [], "locks_others": self.drawers.locks,
             "outputs": outputs.path, "ready": outputs.ready, "provisions": self.provisions,
-            "scale": self.opening.scale, "answer": self.opening.answer,
+            "scale": self.opening.scale, "answer": self.opening.answer, "awake": self.awake[1],
         }  # fmt: skip
         partner = Stander(talk, self.options.timeout, folders=(folder, *([Path(triton)] if triton else ())), outputs=outputs)
+        partner.talk.awake = self.awake[0]
         partner.until, partner.limit = None if base else self.until, self.options.limit
         try:
             if not self.on_device and self.options.threads == 1:
@@ -387,7 +411,10 @@ class Court:
         with self.still():
             self.untouched(self.drawers.desks(self.examiner, numbers))
             if not wide:
-                return self.drawers.draw(self.examiner, numbers)
+                began, alone = time.monotonic(), not self.drawers.partners
+                drawn = self.drawers.draw(self.examiner, numbers)
+                self.one_draw = (time.monotonic() - began) / len(numbers) if alone else self.one_draw
+                return drawn
             found, _ = self.examiner.step("draw", numbers=list(numbers), wide=wide)
         return list(found["slots"])
 
@@ -444,6 +471,12 @@ def sweep(root: Path | None) -> None:
         pid = folder.name.removeprefix(PREFIX).partition("-")[0]
         if pid.isdigit() and not Path(f"/proc/{pid}").exists():
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def room_for_calls(limit: int | None) -> int:
+    """Return how many bytes of inputs and outputs may be ready at a time, if candidates have this limit."""
+    limits: list[int | None] = [limit, memory()["total"], cgroup()["memory_limit"]]
+    return min([MOST_SHARED, *(each // SHARE for each in limits if each is not None)])
 
 
 def _rounded(size: int, arrays: int) -> int:

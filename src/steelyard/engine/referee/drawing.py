@@ -23,7 +23,7 @@ TRIED = (1, 2)
 """Draws in which a process has to agree with the examiner before it is used."""
 FEWEST = 4
 """Fewest draws that are worth more than one process."""
-MOST_LOCKED = 1 << 29
+MOST_LOCKED = 4 << 30
 """Most bytes of inputs that are locked in memory for a device: locking takes time in every candidate's process, as does copying without."""
 
 

@@ -18,7 +18,8 @@ CLEARLY = 2.0
 class Block:
     """Some calls of one arm in a row, by the judge's clock: seconds of copying inputs in, of the calls, and of showing the outputs.
 
-    The CPU seconds are those of the process with everything below it, during the calls and around them. Only audited blocks are shown.
+    The CPU seconds are those of the process with everything below it, during the calls and around them; NaN on a device. Only audited
+    blocks are shown.
     """
 
     pair: int

@@ -10,7 +10,7 @@ from typing import Any
 from steelyard import registry
 from steelyard.backends.base import Leaf
 from steelyard.engine.referee import matters
-from steelyard.engine.referee.expecting import Expected, Oracle
+from steelyard.engine.referee.expecting import Expected, Oracle, all_cpus
 from steelyard.engine.referee.nulls import LAST, Null, alike, candidates
 from steelyard.engine.referee.posed import Posed
 from steelyard.engine.referee.widening import WIDENINGS, widen
@@ -230,6 +230,7 @@ def _no_less_finite(found: Piece, own: Piece) -> bool:
     return not found.floating or bool((space.isfinite(widened(found.array)) | ~space.isfinite(widened(own.array))).all())
 
 
+@all_cpus()
 def _by_closeness(got: Sequence[Piece], expected: Expected) -> Verification:
     """Check each element against the exact answer; the message is about the first wrong array, the figures about the worst."""
     found: list[Close] = []

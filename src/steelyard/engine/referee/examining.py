@@ -11,27 +11,29 @@ from typing import Any
 
 import numpy as np
 
-from steelyard.engine.process import close_to_others
+from steelyard.engine.process import close_to_others, recycle_memory
 from steelyard.engine.referee.examiner import Examiner
 from steelyard.engine.referee.parcel import SharedMemory, arrays, pack, prepare_tensors, size_of, unpack
 from steelyard.engine.referee.stand import Hear, Say, told_failure, tuples
+from steelyard.measuring.leaves import arrays_of
 from steelyard.model.judging import Contract, Problem
 from steelyard.model.record import Verification
 
-MOST_KEPT = 512
-"""Draws whose inputs are remembered; older ones are drawn again from their number."""
+MOST_KEPT, KEPT_BYTES = 512, 1 << 28
+"""How many draws' inputs are remembered at most, and how many bytes of them."""
 
 
 def perform(words: Mapping[str, Any], say: Say, hear: Hear) -> None:
     """Load a problem and do the judge's steps with it until there are no more."""
     close_to_others()
+    recycle_memory()
     if words["torch"]:
         prepare_tensors().use_threads(words["threads"])
     problem = Problem(**{**words["problem"], "contract": Contract(**tuples(words["problem"]["contract"]))})
     device = "cpu" if words.get("draws") else words["device"]
     desk = Desk(lambda: Examiner(problem, device, words["threads"]), bytes.fromhex(words["nonce"]))
     say(told_failure(desk.begin_drawing if words.get("draws") else desk.open))
-    while (step := hear()) is not None:
+    while (step := hear(0.0)) is not None:
         say({"token": step.words["token"], **told_failure(functools.partial(desk.do, step.words))})
 
 
@@ -45,19 +47,23 @@ class Desk:
     memory: SharedMemory | None = None
     scratch: SharedMemory = field(default_factory=SharedMemory.private)
     """Where inputs are written again to compare them with what is in shared memory; always the same pages, because new ones take longer."""
-    keeps: int = MOST_KEPT
+    keeps: int = 0
+    """Draws whose inputs are remembered besides those of the last step; others are drawn again from their number."""
+    last: int = 1
+    """How many draws the last step asked for."""
     ahead: dict[int, Sequence[Any]] = field(default_factory=dict)
     """Inputs that were drawn already, and that are not in shared memory yet."""
 
     def begin_drawing(self) -> Mapping[str, Any]:
         """Load the reference only to draw inputs, on the host: inputs are kept until the next ones are drawn."""
-        self.examiner, self.keeps = self.pose(), 0
+        self.examiner = self.pose()
         return {}
 
     def open(self) -> Mapping[str, Any]:
         """Load the reference; return the sizes of inputs and answers, and all that is known of the problem itself."""
         self.examiner = self.pose()
         inputs = self._inputs(0)
+        self.keeps = min(MOST_KEPT, KEPT_BYTES // max(1, sum(int(array.nbytes) for array in arrays_of(list(inputs)))))
         answer = self.examiner.answer(inputs)
         spec, given = pack(answer, SharedMemory.private()), pack(tuple(inputs), SharedMemory.private())
         posed = self.examiner.posed
@@ -97,6 +103,7 @@ class Desk:
         self.memory.used = 0
         if not self.keeps:
             self.handed.clear()
+        self.last = len(numbers)
         return [pack(tuple(self._inputs(number, wide)), self.memory) for number in numbers]
 
     def _inputs(self, number: int, wide: str = "") -> Sequence[Any]:
@@ -104,7 +111,7 @@ class Desk:
         if found is None:
             known = None if wide else self.ahead.pop(number, None)
             found = self.handed[number, wide] = self.examiner.draw(self.nonce, number, wide) if known is None else known
-            while len(self.handed) > self.keeps > 0:
+            while len(self.handed) > max(self.keeps, self.last):
                 self.handed.pop(next(iter(self.handed)))
         return found
 

@@ -7,11 +7,12 @@ import copy
 import functools
 import sys
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from steelyard.errors import told
+from steelyard.machine.cpu import affinity
 from steelyard.measuring.closeness import UNITS, Wanted, coarser, finer
 from steelyard.measuring.leaves import (
     Array,
@@ -57,6 +58,21 @@ class Expected:
         """Bytes that keeping this takes."""
         held = [array for item in self.wanted for array in (item.answer.array, item.exact, *item.stirs)]
         return sum(int(array.nbytes) for array in (*held, *arrays_of(list(self.inputs))))
+
+
+@contextlib.contextmanager
+def all_cpus() -> Iterator[None]:
+    """Let torch use all CPUs: for checking, but not for the reference's own answer, whose bits may depend on the number of threads."""
+    torch = sys.modules.get("torch")
+    if torch is None:
+        yield
+        return
+    before = torch.get_num_threads()
+    torch.set_num_threads(len(affinity()))
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 class Oracle:
@@ -119,6 +135,7 @@ class Oracle:
         self.be.sync()
         return answer
 
+    @all_cpus()
     def _widely(self, inputs: Sequence[Any], plain: Sequence[Piece], base: str) -> tuple[list[Piece], list[list[Piece]]]:
         """The answer in double precision, and the answers to inputs moved by a rounding, also in double precision."""
         function = self._wide

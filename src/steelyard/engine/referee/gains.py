@@ -8,8 +8,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-SURE = 3.0
-"""Standard errors that count as more than chance."""
+from steelyard.measuring.stats import t_quantile
+
+SURE, CHANCE = 3.0, 0.99865
+"""Standard errors that count as more than chance, and the share of normal numbers below them."""
 SUPPORTED = 0.5
 """The share of a gain in blocks that calls one by one must show as well."""
 
@@ -22,7 +24,12 @@ def excess(base: Sequence[float], head: Sequence[float]) -> float:
     if len(base) < 2 or len(head) < 2:
         return 0.0
     (low, one), (high, other) = _middle(base), _middle(head)
-    return high - low - SURE * math.hypot(one, other)
+    return high - low - math.hypot(_sure(base) * one, _sure(head) * other)
+
+
+def _sure(values: Sequence[float]) -> float:
+    """Return how many standard errors count as more than chance: the fewer values, the less is known of their spread."""
+    return t_quantile(CHANCE, len(values) - 1)
 
 
 def saved_alone(serial: Sequence[tuple[float, float]]) -> tuple[float, float]:

@@ -100,7 +100,7 @@ def _for_problem(
             bench.court.triton = bench.court.triton or names_triton(each)
             bench.court.many = left is None or left > 1
             bench.ready()
-            if bench.court.many and bench.court.draw_in_parallel():
+            if bench.court.draw_in_parallel():
                 bench.calm_again()
             bench.court.make_ready(AHEAD if left is None else min(AHEAD, left - number))
             began, drawn = time.monotonic(), bench.court.drawn
@@ -167,6 +167,7 @@ class JudgeBench:
         for _ in range(SERIAL):
             time.sleep(wait)
             base.step("land", slots=self.court.draw(self.court.numbers(1)))
+            self.court.rouse(base)
             times.append(base.step("call")[1])
         return _middle(times)
 

@@ -8,6 +8,9 @@ from typing import Any
 
 from steelyard.model.pair import MARGIN
 
+BUDGETS = {"quick": 0.15, "normal": 0.3, "thorough": 2.0}
+"""Seconds of timed calls for each candidate."""
+
 
 @dataclass(frozen=True)
 class JudgeOptions:
@@ -19,7 +22,7 @@ class JudgeOptions:
     """
 
     device: str = "cpu"
-    budget: float = 0.3
+    budget: float = BUDGETS["normal"]
     margin: float = MARGIN
     timeout: float = 60.0
     limit: float | None = None

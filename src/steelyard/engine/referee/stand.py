@@ -25,7 +25,7 @@ import numpy as np
 
 from steelyard import registry
 from steelyard.engine.messages import Step
-from steelyard.engine.process import close_to_others
+from steelyard.engine.process import close_to_others, recycle_memory
 from steelyard.engine.referee import layouts
 from steelyard.engine.referee.adoption import keep_for_good
 from steelyard.engine.referee.parcel import SharedMemory, Unreadable, arrays, pack, prepare_tensors, unpack
@@ -45,11 +45,9 @@ ONCE = -1
 """Used instead of an output's number: noise that is drawn anew each time."""
 LITTER = 8
 """Amount of free memory to fill with noise, in answers, when testing whether a candidate leaves part of its answer unwritten."""
-MOST_MAPPINGS, TRIM_THRESHOLD = -4, -1
-"""Numbers of these settings in the C library's `mallopt`."""
 
 Say = Callable[[Mapping[str, Any]], None]
-Hear = Callable[[], Step | None]
+Hear = Callable[[float], Step | None]
 
 
 def perform(words: Mapping[str, Any], say: Say, hear: Hear) -> None:
@@ -67,7 +65,7 @@ def perform(words: Mapping[str, Any], say: Say, hear: Hear) -> None:
         stand.ready = memory[1].touch(words["ready"])
         said = told_failure(lambda: stand.load(words))
         say(said)
-        while (step := hear()) is not None:
+        while (step := hear(words["awake"])) is not None:
             token = step.words["token"]
             say({"token": token, **told_failure(functools.partial(stand.do, step.words))})
 
@@ -349,14 +347,6 @@ def _leaves(value: Any) -> Iterator[Any]:
             yield from _leaves(item)
     elif not isinstance(value, (str, int, float, bool, type(None))):
         yield value
-
-
-def recycle_memory() -> None:
-    """Make the C library reuse freed memory of any size instead of returning it to the system."""
-    with contextlib.suppress(OSError, AttributeError):
-        library = ctypes.CDLL(None)
-        library.mallopt(MOST_MAPPINGS, 0)
-        library.mallopt(TRIM_THRESHOLD, 2**31 - 1)
 
 
 def forget_persisting_cache() -> None:

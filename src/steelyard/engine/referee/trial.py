@@ -18,6 +18,7 @@ from steelyard.engine.referee.charges import amortised, by_time
 from steelyard.engine.referee.court import Court
 from steelyard.engine.referee.evidence import Block, Evidence
 from steelyard.engine.referee.gains import undecided
+from steelyard.engine.referee.options import BUDGETS
 from steelyard.engine.referee.partner import Partner
 from steelyard.model.judging import Submission
 
@@ -29,7 +30,8 @@ TOGETHER = 3
 BLOCK = {"cpu": 1.5e-3}
 DEVICE_BLOCK = 4e-3
 """Seconds of work that a block should have, so that the cost of requesting it is a small part."""
-FEWEST_ROUNDS, MOST_ROUNDS = 6, 24
+FEWEST_ROUNDS, MOST_ROUNDS = 6, {"cpu": 24}
+"""Rounds in the usual budget; on a device no more than the fewest, because each needs new inputs, which the host draws."""
 AUDITED, FEWEST_AUDITS = 0.25, 3
 AUDITED_QUICK, AUDITED_SLOW = 0.5, 0.05
 """How often the answer of a call by itself is checked: mostly after a quick call, because a call that gives no answer is quicker."""
@@ -213,6 +215,7 @@ class Hearing:
                 partner = (base, self.head)[arm]
                 with self._turn(base, arm):
                     partner.step("land", slots=slots)
+                    self.court.rouse(partner)
                     times[arm] = partner.step("call")[1]
                     if not arm:
                         self.court.hold(slots, numbers, 0)
@@ -249,13 +252,16 @@ class Hearing:
 
     def _empty(self, base: Partner) -> float:
         with self._turn(base, 0):
+            self.court.rouse(base)
             return base.step("wait")[1]
 
     def in_blocks(self, base: Partner, pair: int, budget: float) -> None:
         """Time rounds of blocks, every arm twice in drawn order; some blocks are audited, chosen after their calls."""
         most = self._block_calls()
         seconds = sum(statistics.median(times) for times in zip(*self.seen.serial, strict=True))
-        rounds = max(FEWEST_ROUNDS, min(MOST_ROUNDS, int(budget / max(2 * most * seconds, 1e-9))))
+        usual = MOST_ROUNDS.get(self.court.options.device, FEWEST_ROUNDS)
+        rounds = min(round(usual * self.court.options.budget / BUDGETS["normal"]), int(budget / max(2 * most * seconds, 1e-9)))
+        rounds = max(FEWEST_ROUNDS, rounds)
         audits = 0
         for number in range(rounds):
             calls = self.rng.randint(max(1, most // 2), most)
@@ -277,16 +283,17 @@ class Hearing:
     def _block(self, base: Partner, place: tuple[int, ...], slots: Sequence[Any], numbers: Sequence[int], *, audit: bool) -> None:
         pair, number, half, arm = place
         partner = (base, self.head)[arm]
-        begun = partner.cpu()
+        begun = self._cpu(partner)
         _, land = partner.step("land", slots=list(slots))
-        landed = partner.cpu()
+        landed = self._cpu(partner)
+        self.court.rouse(partner)
         _, took = partner.step("call")
-        called = partner.cpu()
+        called = self._cpu(partner)
         show, shown = None, None
         which = [len(slots) - 1] if self.court.problem.contract.reuses_output else list(range(len(slots)))
         if audit:
             shown, show = partner.step("show", which=which, inputs=False)
-        around = partner.cpu() - called + landed - begun
+        around = self._cpu(partner) - called + landed - begun
         self.seen.blocks.append(Block(pair, number, half, arm, len(slots), land, took, show, called - landed, around))
         if not arm:
             self.court.hold(slots, numbers, self.rng.randrange(len(slots)))
@@ -294,6 +301,10 @@ class Hearing:
             picked = self.rng.sample(range(len(which)), min(VERIFIED, len(which)))
             part = {"outputs": [shown["outputs"][index] for index in picked], "inputs": []}
             self._judged(part, numbers, [which[index] for index in picked])
+
+    def _cpu(self, partner: Partner) -> float:
+        """The CPU seconds of a process so far; NaN on a device, where they say nothing about how long calls take."""
+        return math.nan if self.court.on_device else partner.cpu()
 
     def _block_calls(self) -> int:
         """Calls in the longest block: enough work for the judge's clock, and no more inputs than fit."""
