@@ -1,6 +1,7 @@
 """Candidates per minute that `judge_all` rules on in a batch, each in a process of its own, and where the seconds of one go.
 
-On the CPU the candidates are plain torch; with --device cuda every other one is a Triton kernel.
+On the CPU the candidates are plain torch; with --device cuda every other one is a Triton kernel. With --twins they are the reference
+itself, under other names: how far their ratios are from 1 is the judge's own error.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from statistics import median
+from statistics import fmean, median, stdev
 from typing import Any
 
 from sheet import Goal, Sheet, Table, alone, count, options, quantity
@@ -35,6 +36,7 @@ def inputs(seed):
     return (torch.randn(256, 1024, generator=torch.Generator().manual_seed(seed)),)
 """
 TORCH = "import torch\nNUMBER = {number}\ndef candidate(x):\n    return torch.softmax(x, -1)\n"
+TWIN = REFERENCE.replace("def reference", "NUMBER = {number}\n\ndef candidate")
 TRITON = """\
 import torch
 import triton
@@ -56,12 +58,13 @@ def candidate(x):
 """
 
 
-def written(folder: Path, number: int, device: str) -> list[str]:
-    """So many different candidates as files."""
+def written(folder: Path, number: int, device: str, twins: bool = False) -> list[str]:
+    """So many different candidates as files, or copies of the reference."""
     (folder / "reference.py").write_text(REFERENCE)
     files = [folder / f"candidate_{each}.py" for each in range(number)]
     for each, file in enumerate(files):
-        file.write_text((TRITON if device != "cpu" and each % 2 else TORCH).format(number=each))
+        text = TWIN if twins else TRITON if device != "cpu" and each % 2 else TORCH
+        file.write_text(text.replace("{number}", str(each)))
     return [str(file) for file in files]
 
 
@@ -117,6 +120,7 @@ def main() -> None:
     parser = options(__doc__)
     parser.add_argument("--candidates", type=count, default=20, help="how many (default 20)")
     parser.add_argument("--device", default="cpu", help="cpu or cuda (default cpu)")
+    parser.add_argument("--twins", action="store_true", help="judge copies of the reference, to see how far off ratios are")
     chosen = parser.parse_args()
     load = os.getloadavg()
     spent: Counter[str] = Counter()
@@ -127,7 +131,7 @@ def main() -> None:
         if chosen.device != "cpu":  # on the CPU judging itself holds these locks
             stack.enter_context(alone("benchmark judging"))
         stack.enter_context(by_phase(spent, steps))
-        named = written(Path(name), chosen.candidates, chosen.device)
+        named = written(Path(name), chosen.candidates, chosen.device, chosen.twins)
         for ruling in judging.judge_all(str(Path(name, "reference.py")), named, JudgeOptions(device=chosen.device)):
             stamps.append(time.perf_counter())
             rulings.append(ruling)
@@ -145,7 +149,12 @@ def main() -> None:
         (f"{name.replace('_', ' ')}, median", f"{median(ruling.facts.get(name, 0) for ruling in rulings):.0f}")
         for name in ("draws", "blocks", "calls_timed", "answers_checked")
     ]
-    widths = [50 * math.log(ruling.pair.high / ruling.pair.low) for ruling in rulings if ruling.pair is not None]
+    pairs = [ruling.pair for ruling in rulings if ruling.pair is not None]
+    if chosen.twins and len(pairs) > 1:
+        off = [100 * math.log(pair.ratio) for pair in pairs]
+        rows += [("off by, mean", f"{fmean(off):+.1f} %"), ("off by, SD", f"{stdev(off):.1f} %")]
+        rows += [("intervals without 1", f"{sum(not pair.low <= 1 <= pair.high for pair in pairs)}")]
+    widths = [50 * math.log(pair.high / pair.low) for pair in pairs]
     rows += [("half of the ratio's interval, median", f"{median(widths):.1f} %")] if widths else []
     rate = Table(f"{len(rulings)} candidates on {chosen.device}, {len(wrong)} not right", ("candidate", "time"), tuple(rows))
     share = tuple(

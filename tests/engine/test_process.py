@@ -50,6 +50,7 @@ def faults(n, be):
 
 
 def faults(settle: str) -> int:
+    """Pages that the system provides while the same blocks are taken and freed again and again."""
     return int(subprocess.run([sys.executable, "-c", COUNT.format(settle=settle)], capture_output=True, text=True, check=True).stdout)
 
 

@@ -15,6 +15,7 @@ from scipy import signal, special, stats
 
 from steelyard.measuring.stats import (
     Interval,
+    f_tail,
     incomplete_beta,
     mean_interval,
     median_interval,
@@ -40,6 +41,11 @@ shares = st.floats(1e-5, 1 - 1e-5)
 @given(st.floats(0, 1), st.floats(0.1, 3000), st.floats(0.1, 3000))
 def test_the_incomplete_beta_function_is_that_of_scipy(x: float, a: float, b: float) -> None:
     assert incomplete_beta(x, a, b) == pytest.approx(special.betainc(a, b, x), rel=1e-8, abs=1e-12)
+
+
+@given(st.floats(0, 1e6), st.floats(1, 100), st.floats(1, 100))
+def test_the_tail_of_the_f_distribution_is_that_of_scipy(ratio: float, over: float, under: float) -> None:
+    assert f_tail(ratio, over, under) == pytest.approx(stats.f.sf(ratio, over, under), rel=1e-7, abs=1e-12)
 
 
 @given(st.floats(-80, 80), degrees)

@@ -66,6 +66,11 @@ def t_cdf(t: float, df: float) -> float:
     return 1 - tail if t > 0 else tail
 
 
+def f_tail(ratio: float, over: float, under: float) -> float:
+    """Return the chance that the ratio of two estimates of the same variance, with these degrees of freedom, is larger than this."""
+    return incomplete_beta(under / (under + over * ratio), under / 2, over / 2)
+
+
 def incomplete_beta(x: float, a: float, b: float) -> float:
     """Regularised incomplete beta function by Lentz's continued fraction."""
     if x <= 0 or x >= 1:

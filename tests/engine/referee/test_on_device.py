@@ -166,7 +166,7 @@ def test_a_larger_budget_buys_more_rounds_on_a_device(budget: str, rounds: int) 
             opening=SimpleNamespace(calls=8),
         ),
         seen=seen, rng=random.Random(3), _block_calls=lambda: 8, _turn=lambda base, arm: contextlib.nullcontext(),
-        _block=lambda base, place, *rest, audit: made.append(place[1]), _empty=lambda base: 4e-5,
+        _block=lambda base, place, *rest, audit: made.append(place[1]), _empty=lambda base: 4e-5, _warm_up=lambda base, most: None,
     )  # fmt: skip
     Hearing.in_blocks(trial, trial, 0, options.budget)
     assert len(set(made)) == rounds
@@ -188,6 +188,26 @@ def test_processes_stay_awake_for_each_other_where_there_are_cpus_enough(
     monkeypatch.setattr(Court, "seat", noted)
     assert right(judged(tmp_path, HONEST)) == [True]
     assert set(found) == {court.AWAKE[0] if cpus >= court.FEWEST_CPUS else 0.0}
+
+
+def test_nothing_loads_while_a_step_is_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[tuple[list[int], str]] = []
+    monkeypatch.setattr(court, "send", lambda pids, number: sent.append((pids, number.name)))
+    talks = [SimpleNamespace(worker=SimpleNamespace(pid=pid)) for pid in (3, 4)]
+    bench: Any = SimpleNamespace(spares=[SimpleNamespace(talk=talks[0])], drawers=SimpleNamespace(talks=talks[1:]), on_device=True)
+    steps: list[str] = []
+
+    def step(do: str) -> tuple[dict[str, Any], float]:
+        steps.append(do)
+        if do == "fails":
+            raise RuntimeError("lost")
+        return {}, 2.0
+
+    partner: Any = SimpleNamespace(step=step)
+    assert Court.timed(bench, partner, "call") == 2.0 and steps == ["wait", "call"]
+    with pytest.raises(RuntimeError):
+        Court.timed(bench, partner, "fails")
+    assert sent == [([3, 4], "SIGSTOP"), ([3, 4], "SIGCONT")] * 2
 
 
 def test_a_partner_that_has_ended_is_not_killed_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import signal
 import tempfile
 import time
 import uuid
@@ -24,7 +25,7 @@ from steelyard.engine.referee.drawing import MOST_LOCKED, Drawers, count
 from steelyard.engine.referee.needs import calls_for_fresh, uses_torch
 from steelyard.engine.referee.options import JudgeOptions
 from steelyard.engine.referee.parcel import ALIGNMENT, SharedMemory
-from steelyard.engine.referee.partner import Ended, Partner, Sabotaged, restored, settings
+from steelyard.engine.referee.partner import Ended, Partner, Sabotaged, restored, send, settings
 from steelyard.engine.referee.seats import OutputFile, Spare, Stander
 from steelyard.engine.referee.sound import sound_facts
 from steelyard.errors import UsageError
@@ -45,6 +46,8 @@ MOST_CALLS = 64
 READY = {"cpu": 8 << 20}
 DEVICE_READY = 64 << 20
 """Bytes of outputs for which memory is provided before a stand starts; a device's blocks have more calls."""
+HEAP, KEPT_HEAP = 4, 60 << 20
+"""Times the memory of the longest block that a stand on the CPU takes in advance, and the most bytes that the C library keeps."""
 START_PATIENCE = 180.0
 AWAKE, FEWEST_CPUS = (20e-3, 2e-3), 4
 """Seconds that the judge waits for a stand, and a stand for the judge, without sleeping, on machines with this many CPUs: a process needs
@@ -185,10 +188,19 @@ class Court:
         """Seconds that the judge waits for a stand, and a stand for the judge, without sleeping."""
         return AWAKE if self.on_device and len(affinity()) >= FEWEST_CPUS else (0.0, 0.0)
 
-    def rouse(self, partner: Partner) -> None:
-        """Exchange a few words with a process of a device, so that neither it nor the judge has to wake up when the next step is timed."""
-        if self.on_device:
-            partner.step("wait")
+    def timed(self, partner: Partner, do: str) -> float:
+        """Return the seconds that a step takes while no process is loading, which would disturb it.
+
+        A stand of a device exchanges a few words with the judge before, so that neither has to wake up.
+        """
+        loading = [talk.worker.pid for talk in (*(spare.talk for spare in self.spares), *self.drawers.talks)]
+        send(loading, signal.SIGSTOP)
+        try:
+            if self.on_device:
+                partner.step("wait")
+            return partner.step(do)[1]
+        finally:
+            send(loading, signal.SIGCONT)
 
     @property
     def locks(self) -> bool:
@@ -292,6 +304,7 @@ class Court:
             "others": self.drawers.files if self.drawers.partners else [], "locks_others": self.drawers.locks,
             "outputs": outputs.path, "ready": outputs.ready, "provisions": self.provisions,
             "scale": self.opening.scale, "answer": self.opening.answer, "awake": self.awake[1],
+            "heap": 0 if self.on_device else min(KEPT_HEAP, HEAP * room),
         }  # fmt: skip
         partner = Stander(talk, self.options.timeout, folders=(folder, *([Path(triton)] if triton else ())), outputs=outputs)
         partner.talk.awake = self.awake[0]

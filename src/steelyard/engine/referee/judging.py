@@ -167,8 +167,7 @@ class JudgeBench:
         for _ in range(SERIAL):
             time.sleep(wait)
             base.step("land", slots=self.court.draw(self.court.numbers(1)))
-            self.court.rouse(base)
-            times.append(base.step("call")[1])
+            times.append(self.court.timed(base, "call"))
         return _middle(times)
 
     def judge(self, submission: Submission) -> Ruling:

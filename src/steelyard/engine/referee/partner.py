@@ -109,13 +109,13 @@ class Partner:
         self.pauses += 1
         if self.pauses == 1:
             self.paused = [self.pid, *self._below()]
-            _send(self.paused, signal.SIGSTOP)
+            send(self.paused, signal.SIGSTOP)
 
     def resume(self) -> None:
         """Let the process continue, once every `pause` is undone."""
         self.pauses = max(0, self.pauses - 1)
         if not self.pauses:
-            _send(self.paused, signal.SIGCONT)
+            send(self.paused, signal.SIGCONT)
             self.paused = []
 
     def cpu(self) -> float:
@@ -163,7 +163,7 @@ class Partner:
         left = self.left_running()
         if not self.talk.worker.gone:
             end_tree(self.pid, itself=True)
-        _send([pid for pid in left if _started(pid) == self.met[pid]], signal.SIGKILL)
+        send([pid for pid in left if _started(pid) == self.met[pid]], signal.SIGKILL)
 
     def close(self) -> str:
         """End the process and everything that it has started; return what it printed."""
@@ -171,11 +171,12 @@ class Partner:
         self.resume()
         left = self.left_running()
         printed = self.talk.worker.stop().stderr
-        _send([pid for pid in left if _started(pid) == self.met[pid]], signal.SIGKILL)
+        send([pid for pid in left if _started(pid) == self.met[pid]], signal.SIGKILL)
         return printed
 
 
-def _send(pids: list[int], number: signal.Signals) -> None:
+def send(pids: list[int], number: signal.Signals) -> None:
+    """Send a signal to processes, some of which may have ended."""
     for pid in pids:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, number)
@@ -201,7 +202,7 @@ def restored(pid: int, was: tuple[int, frozenset[int]] | None) -> str:
     if was is None or (now := settings(pid)) is None:
         return ""
     if _stopped(pid):
-        _send([pid], signal.SIGCONT)
+        send([pid], signal.SIGCONT)
         return "was stopped"
     if now == was:
         return ""

@@ -15,18 +15,22 @@ from steelyard.engine.referee.court import Court
 from steelyard.engine.referee.evidence import Block, Evidence
 from steelyard.engine.referee.gains import CLAIMED, shown_alone
 from steelyard.machine.peaks import datasheet
-from steelyard.measuring.evidence import Spread, pooled_spread
+from steelyard.measuring.evidence import Spread
 from steelyard.measuring.paired import Rounds
-from steelyard.measuring.stats import t_cdf, t_quantile
+from steelyard.measuring.stats import f_tail, t_cdf, t_quantile
 from steelyard.model.judging import Ruling, Submission, Trick
 from steelyard.model.pair import ALPHA, MOST_DISCARDED, Arm, Pair, weigh
 from steelyard.model.record import Figure, Status, Verification
 from steelyard.model.units import plain
 
-BETWEEN_PROCESSES = {"cpu": 0.015}
+BETWEEN_PROCESSES, COMMON = {"cpu": 0.025}, {"cpu": 0.02}
+"""SD of the log-ratio between pairs of processes of the same code, and of what all pairs of one judge have in common, because the
+reference's processes are the same for all candidates: both by `benchmarks/judging.py --twins`."""
 ON_DEVICE = 0.005
-"""SD of the log-ratio between pairs of processes of the same code, by `benchmarks/powercurve`; WORTH is its degrees of freedom."""
+"""SD of the log-ratio between pairs of processes on a device, by `benchmarks/powercurve`; WORTH is the degrees of freedom of both."""
 WORTH = 8.0
+UNLIKELY = 0.1
+"""Pairs of processes that differ more than the known spread explains with this chance have a spread of their own."""
 CUT = 0.15
 """A block is disturbed if its process was without a CPU for more than this share of the wall time."""
 UNCONFIRMED = "calls one by one do not confirm the gain that blocks of calls show"
@@ -111,8 +115,8 @@ def weighed(court: Court, seen: Evidence, names: tuple[str, str]) -> Pair:
     ratios, _ = rounds.ratios(0, 1, clock)
     within = float(np.median(np.abs(ratios - np.median(ratios)))) * 1.4826 / math.sqrt(max(1, ratios.size / max(1, len(values))))
     known = Spread(math.hypot(BETWEEN_PROCESSES.get(court.options.device, ON_DEVICE), 1.25 * within), WORTH)
-    spread = pooled_spread(values, [known]) if len(values) > 1 else known
-    error = spread.sd / math.sqrt(len(values))
+    spread = _spread(values, known) if len(values) > 1 else known
+    error = math.hypot(spread.sd / math.sqrt(len(values)), COMMON.get(court.options.device, 0.0))
     half, centre = t_quantile(1 - ALPHA / 2, spread.freedom) * error, float(values.mean())
     arms = [Arm(name, time=rounds.time(number, clock)) for number, name in enumerate(names)]
     lost = rounds.discarded((0, 1)) if clock == "wall" and len(centres) else [0.0, 0.0]
@@ -122,6 +126,19 @@ def weighed(court: Court, seen: Evidence, names: tuple[str, str]) -> Pair:
         processes=len(values), clock=f"the judge's, {clock}", p=2 * t_cdf(-abs(centre) / max(error, 1e-12), spread.freedom),
         measured_s=sum(block.took for block in seen.blocks), margin=court.options.margin,
     )  # fmt: skip
+
+
+def _spread(values: np.ndarray[Any, Any], known: Spread) -> Spread:
+    """Return the spread of the pairs: pooled with the known one, or their own if chance does not explain that it is wider.
+
+    Three pairs alone say little about their spread, so an interval by that is several times as wide.
+    """
+    freedom, own = len(values) - 1.0, float(values.var(ddof=1))
+    if f_tail(own / known.sd**2, freedom, known.freedom) < UNLIKELY:
+        return Spread(math.sqrt(own), freedom)
+    total = freedom + known.freedom
+    pooled = math.sqrt((freedom * own + known.freedom * known.sd**2) / total)
+    return Spread(max(pooled, known.sd), total)
 
 
 def as_rounds(seen: Evidence) -> Rounds:

@@ -32,6 +32,8 @@ DEVICE_BLOCK = 4e-3
 """Seconds of work that a block should have, so that the cost of requesting it is a small part."""
 FEWEST_ROUNDS, MOST_ROUNDS = 6, {"cpu": 24}
 """Rounds in the usual budget; on a device no more than the fewest, because each needs new inputs, which the host draws."""
+WARM_UPS = {"cpu": 5}
+"""Turns of both arms before those that count; on a device one, which takes the memory that is needed from the system."""
 AUDITED, FEWEST_AUDITS = 0.25, 3
 AUDITED_QUICK, AUDITED_SLOW = 0.5, 0.05
 """How often the answer of a call by itself is checked: mostly after a quick call, because a call that gives no answer is quicker."""
@@ -43,8 +45,9 @@ VERIFIED = 2
 OTHERS = 24
 LATE = 0.02
 """Seconds until a wrong answer is checked again, in case a thread is still writing it."""
-EQUAL = 4
-"""How often a wrong candidate is called again with the same inputs."""
+EQUAL = 10
+"""How often a wrong candidate is called again with the same inputs. There are only two kinds of noise in given outputs, so fewer calls may all
+get the same one."""
 COARSE = 0.1
 """A wrong answer that is off by less than this share of the answers' spread is a precision problem."""
 
@@ -165,7 +168,9 @@ class Hearing:
             shown, _ = self.head.step("show", which=[0], inputs=False)
             item = {"number": number, "output": shown["outputs"][0], "others": [], "inputs": None, "digest": True}
             digests.add(self.court.verify(self.head, [item])[0].get("digest"))
-        return len(digests) > 1
+            if len(digests) > 1:
+                return True
+        return False
 
     def _aliases(self) -> None:
         """Overwrite the inputs of the last call and check its output again."""
@@ -215,8 +220,7 @@ class Hearing:
                 partner = (base, self.head)[arm]
                 with self._turn(base, arm):
                     partner.step("land", slots=slots)
-                    self.court.rouse(partner)
-                    times[arm] = partner.step("call")[1]
+                    times[arm] = self.court.timed(partner, "call")
                     if not arm:
                         self.court.hold(slots, numbers, 0)
                     elif (begun and turn < 2) or self.rng.random() < self._suspicion(times[1]):
@@ -248,12 +252,11 @@ class Hearing:
         return True
 
     def _turn(self, base: Partner, arm: int) -> _Turn:
-        return _Turn(base, self.head if arm == 0 else None)
+        return _Turn(base, self.head, arm)
 
     def _empty(self, base: Partner) -> float:
         with self._turn(base, 0):
-            self.court.rouse(base)
-            return base.step("wait")[1]
+            return self.court.timed(base, "wait")
 
     def in_blocks(self, base: Partner, pair: int, budget: float) -> None:
         """Time rounds of blocks, every arm twice in drawn order; some blocks are audited, chosen after their calls."""
@@ -263,6 +266,7 @@ class Hearing:
         rounds = min(round(usual * self.court.options.budget / BUDGETS["normal"]), int(budget / max(2 * most * seconds, 1e-9)))
         rounds = max(FEWEST_ROUNDS, rounds)
         audits = 0
+        self._warm_up(base, most)
         for number in range(rounds):
             calls = self.rng.randint(max(1, most // 2), most)
             numbers = self.court.numbers(2 * calls)
@@ -280,14 +284,23 @@ class Hearing:
                     self._block(base, (pair, number, half, arm), slots[mine], numbers[mine], audit=look)
             self.seen.empty.append(self._empty(base))
 
+    def _warm_up(self, base: Partner, most: int) -> None:
+        """Call both arms in turn as often as the longest block does: what is new to a process or has left the CPU's caches takes longer."""
+        slots = self.court.draw(self.court.numbers(most))
+        for _ in range(WARM_UPS.get(self.court.options.device, 1)):
+            for arm in self.rng.sample((0, 1), 2):
+                partner = (base, self.head)[arm]
+                with self._turn(base, arm):
+                    partner.step("land", slots=slots)
+                    partner.step("call")
+
     def _block(self, base: Partner, place: tuple[int, ...], slots: Sequence[Any], numbers: Sequence[int], *, audit: bool) -> None:
         pair, number, half, arm = place
         partner = (base, self.head)[arm]
         begun = self._cpu(partner)
         _, land = partner.step("land", slots=list(slots))
         landed = self._cpu(partner)
-        self.court.rouse(partner)
-        _, took = partner.step("call")
+        took = self.court.timed(partner, "call")
         called = self._cpu(partner)
         show, shown = None, None
         which = [len(slots) - 1] if self.court.problem.contract.reuses_output else list(range(len(slots)))
@@ -323,19 +336,22 @@ def _error(found: Mapping[str, Any]) -> float:
 
 @dataclass
 class _Turn:
-    """Pauses the candidate and all that it has started while the reference has its turn."""
+    """The turn of one arm: the process of the other, with all that it has started, is stopped meanwhile.
+
+    Both are treated alike, because a process that gets a signal takes time from the one that runs.
+    """
 
     base: Partner
-    still: Partner | None
+    head: Partner
+    arm: int
 
     def __enter__(self) -> None:
-        if self.still is not None:
-            self.still.pause()
+        (self.head, self.base)[self.arm].pause()
+        if not self.arm:
             self.base.check_untouched()
 
     def __exit__(self, *_: object) -> None:
-        if self.still is not None:
-            self.still.resume()
+        (self.head, self.base)[self.arm].resume()
 
 
 def hear(court: Court, submission: Submission, pairs: int, stand: Callable[[int], Partner]) -> Evidence:
