@@ -46,8 +46,8 @@ OTHERS = 24
 LATE = 0.02
 """Seconds until a wrong answer is checked again, in case a thread is still writing it."""
 EQUAL = 10
-"""How often a wrong candidate is called again with the same inputs. There are only two kinds of noise in given outputs, so fewer calls may all
-get the same one."""
+"""How often a wrong candidate is called again with the same inputs, at most: memory for outputs has one of two noises, and several calls
+can get the same one."""
 COARSE = 0.1
 """A wrong answer that is off by less than this share of the answers' spread is a precision problem."""
 
