@@ -4,17 +4,30 @@ from __future__ import annotations
 
 import math
 import random
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+import steelyard
 from steelyard.engine.referee.evidence import Block, Evidence
 from steelyard.engine.referee.options import JudgeOptions
 from steelyard.engine.referee.ruling import COMMON, weighed
 from steelyard.model.pair import Pair
 
 ROUNDS = 8
+COPIES = 4
+REFERENCE = """\
+import numpy as np
+
+def reference(x):
+    e = np.exp(x - x.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True)
+
+def inputs(seed):
+    return (np.random.default_rng(seed).standard_normal((64, 1024)),)
+"""
 
 
 def judged(centres: list[float], noise: float = 0.02, device: str = "cpu") -> Pair:
@@ -49,3 +62,14 @@ def test_what_all_pairs_share_is_in_the_interval_however_quiet_they_are() -> Non
 def test_a_devices_interval_is_that_of_its_blocks(noise: float) -> None:
     found = judged([-0.2], noise, device="cuda")
     assert found.low < math.exp(-0.2) < found.high and 0.25 * noise < width(found) < 10 * noise
+
+
+@pytest.mark.deep
+def test_copies_of_the_reference_are_neither_faster_nor_slower(tmp_path: Path) -> None:
+    (tmp_path / "reference.py").write_text(REFERENCE)
+    named = [tmp_path / f"copy_{number}.py" for number in range(COPIES)]
+    for number, file in enumerate(named):
+        file.write_text(REFERENCE.replace("def reference", f"NUMBER = {number}\n\ndef candidate"))
+    found = list(steelyard.judge_all(tmp_path / "reference.py", named))
+    assert all(ruling.correct for ruling in found)
+    assert {ruling.delta.verdict for ruling in found if ruling.delta} <= {"same", "unclear"}, [str(ruling.delta) for ruling in found]
