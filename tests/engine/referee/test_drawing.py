@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 import steelyard
-from steelyard.engine.referee import court, examining
+from steelyard.engine.referee import court, examining, room
 from steelyard.engine.referee.drawing import FEWEST, MOST, Drawers, content, count, shares
 from steelyard.engine.referee.examiner import Examiner
 from steelyard.engine.referee.examining import Desk
@@ -229,6 +230,10 @@ def test_only_some_bytes_of_earlier_inputs_are_kept(tmp_path: Path, monkeypatch:
     assert content(desk.draw([1], ""), desk.memory) == first
 
 
-def test_a_candidates_memory_limit_leaves_room_for_shared_memory() -> None:
-    assert court.room_for_calls(None) <= court.MOST_SHARED
-    assert court.room_for_calls(1 << 30) == (1 << 30) // court.SHARE
+def test_the_memory_there_is_limits_what_is_shared_and_how_many_draw(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert 0 < room.room_for_calls(None, tmp_path) <= room.MOST_SHARED
+    assert room.room_for_calls(1 << 20, tmp_path) == (1 << 20) // room.SHARE
+    monkeypatch.setattr(room.shutil, "disk_usage", lambda folder: SimpleNamespace(free=1 << 16))
+    assert room.room_for_calls(1 << 20, tmp_path) == (1 << 16) // room.SHARE
+    monkeypatch.setattr(room, "memory", lambda: {"available": 1 << 30})
+    assert [room.room_for_drawers(size) for size in (1 << 30, 1 << 26, 0)] == [0, 2, (1 << 30) // room.SHARE]

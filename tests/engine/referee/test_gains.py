@@ -10,7 +10,7 @@ import pytest
 
 from steelyard.engine.referee.charges import amortised
 from steelyard.engine.referee.evidence import Block, Evidence
-from steelyard.engine.referee.gains import excess, saved_alone, shown_alone, undecided
+from steelyard.engine.referee.gains import beyond, excess, saved_alone, shown_alone, undecided
 from steelyard.engine.referee.trial import Hearing
 
 
@@ -35,6 +35,13 @@ def test_chance_is_taken_off_an_excess() -> None:
     assert 0 < excess(noisy(1, 0.1, 50, 1), noisy(3, 0.1, 50, 2)) < 2
     assert excess(noisy(1, 0.5, 9, 1), noisy(1, 0.5, 9, 2)) < 0
     assert excess([1.0], [3.0]) == 0.0
+
+
+def test_a_candidate_cannot_hide_time_behind_a_spread_of_its_own() -> None:
+    base, head = noisy(4, 0.4, 6, 1), noisy(8, 4, 6, 2)
+    assert beyond(base, head) > 0 > excess(base, head)
+    assert beyond(base, noisy(4, 0.4, 6, 3)) < 0
+    assert beyond([1.0], head) == 0.0 == beyond(base, [])
 
 
 def test_a_gain_that_calls_one_by_one_do_not_have_is_amortised() -> None:

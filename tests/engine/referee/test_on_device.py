@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import random
+import signal
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -42,6 +43,29 @@ def candidate(x):
     return np.sort(x)
 
 OWN = {Path(line.split()[-1]).name for line in open("/proc/self/maps") if "outputs-" in line}
+"""
+WORKS_WHILE_ROUSED = """
+import gc
+
+import numpy as np
+
+from steelyard.engine.referee.stand import Stand
+
+AHEAD = []
+
+def wait(self):
+    AHEAD[:] = [candidate(*args) for args in self.landed]
+    return {}
+
+def call(self):
+    self.held.extend(AHEAD or [candidate(*args) for args in self.landed])
+    AHEAD.clear()
+    return {}
+
+Stand.wait, Stand.call = wait, call
+
+def candidate(x):
+    return np.sort(x, kind="stable")
 """
 REMOVES_INPUTS = """
 from pathlib import Path
@@ -83,6 +107,23 @@ def test_stands_of_wrong_candidates_do_not_pile_up(tmp_path: Path, monkeypatch: 
     assert right(judged(tmp_path, *[WRONG] * 4)) == [False] * 4
     assert max(leaving for leaving, _ in seen) == 1
     assert max(files for _, files in seen) <= 3
+
+
+def test_work_while_the_judge_makes_sure_that_a_candidate_is_awake_is_noticed(tmp_path: Path) -> None:
+    (found,) = judged(tmp_path, WORKS_WHILE_ROUSED)
+    assert [trick.kind for trick in found.tricks if trick.voids] == ["outside"], (found.reason, found.delta)
+
+
+def test_an_interpreter_that_was_lost_while_it_waited_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_ready = Court.make_ready
+
+    def lost(self: Court, count: int) -> None:
+        make_ready(self, count)
+        for spare in self.spares:
+            os.kill(spare.talk.worker.pid, signal.SIGKILL)
+
+    monkeypatch.setattr(Court, "make_ready", lost)
+    assert right(judged(tmp_path, HONEST, HONEST)) == [True] * 2
 
 
 def test_interpreters_that_wait_do_not_outlast_their_folder(tmp_path: Path) -> None:
@@ -147,7 +188,7 @@ def test_slow_copies_of_long_blocks_are_no_finding() -> None:
     rng = random.Random(7)
     blocks = [
         Block(0, number, 0, arm, calls := rng.randint(10, 12) if arm else rng.randint(2, 4), calls * 10e-3 * rng.gauss(1, 0.05), 1e-3,
-              calls * 20e-3 * rng.gauss(1, 0.05), 0.0, 0.0)
+              calls * 20e-3 * rng.gauss(1, 0.05), 0.0, 0.0, shown=calls)
         for number in range(12) for arm in (0, 1)
     ]  # fmt: skip
     assert by_time(blocks) == []
@@ -162,11 +203,11 @@ def test_a_larger_budget_buys_more_rounds_on_a_device(budget: str, rounds: int) 
     made: list[int] = []
     trial: Any = SimpleNamespace(
         court=SimpleNamespace(
-            options=options, numbers=lambda count: list(range(count)), draw=lambda numbers: [{}] * len(numbers),
+            options=options, on_device=True, numbers=lambda count: list(range(count)), draw=lambda numbers: [{}] * len(numbers),
             opening=SimpleNamespace(calls=8),
         ),
         seen=seen, rng=random.Random(3), _block_calls=lambda: 8, _turn=lambda base, arm: contextlib.nullcontext(),
-        _block=lambda base, place, *rest, audit: made.append(place[1]), _empty=lambda base: 4e-5, _warm_up=lambda base, most: None,
+        _block=lambda base, place, *rest, audit: made.append(place[1]), _empty=lambda base: 4e-5, _warm_up=lambda base, most, budget: None,
     )  # fmt: skip
     Hearing.in_blocks(trial, trial, 0, options.budget)
     assert len(set(made)) == rounds
@@ -193,7 +234,7 @@ def test_processes_stay_awake_for_each_other_where_there_are_cpus_enough(
 def test_nothing_loads_while_a_step_is_timed(monkeypatch: pytest.MonkeyPatch) -> None:
     sent: list[tuple[list[int], str]] = []
     monkeypatch.setattr(court, "send", lambda pids, number: sent.append((pids, number.name)))
-    talks = [SimpleNamespace(worker=SimpleNamespace(pid=pid)) for pid in (3, 4)]
+    talks = [SimpleNamespace(worker=SimpleNamespace(pid=pid), deadline=deadline) for pid, deadline in ((3, None), (4, 5.0))]
     bench: Any = SimpleNamespace(spares=[SimpleNamespace(talk=talks[0])], drawers=SimpleNamespace(talks=talks[1:]), on_device=True)
     steps: list[str] = []
 
@@ -204,10 +245,11 @@ def test_nothing_loads_while_a_step_is_timed(monkeypatch: pytest.MonkeyPatch) ->
         return {}, 2.0
 
     partner: Any = SimpleNamespace(step=step)
-    assert Court.timed(bench, partner, "call") == 2.0 and steps == ["wait", "call"]
+    assert Court.timed(bench, partner, "call") == (2.0, 2.0) and steps == ["wait", "call"]
     with pytest.raises(RuntimeError):
         Court.timed(bench, partner, "fails")
     assert sent == [([3, 4], "SIGSTOP"), ([3, 4], "SIGCONT")] * 2
+    assert talks[0].deadline is None and talks[1].deadline is not None and talks[1].deadline > 5.0
 
 
 def test_a_partner_that_has_ended_is_not_killed_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,12 +6,14 @@ import statistics
 from collections.abc import Sequence
 
 from steelyard.engine.referee.evidence import Block, Evidence
-from steelyard.engine.referee.gains import SUPPORTED, excess, saved_alone
+from steelyard.engine.referee.gains import SUPPORTED, beyond, excess, saved_alone
 from steelyard.model.judging import Trick
 from steelyard.model.units import plain
 
 OUTSIDE, LEAST_OUTSIDE = 0.25, 3e-4
 """Work around the calls is reported if it is more than this share of the calls' own time, and more than this many seconds a block."""
+LEAST_ROUSING = 1e-4
+"""The same for the exchange of words before the calls, which takes all processes about as long."""
 FEWEST_SERIAL = 4
 COLD = 0.25
 """On a device a gain counts against a candidate only if it is at least this share of the reference's single call."""
@@ -24,8 +26,8 @@ def charges(blocks: Sequence[Block], threads: int, device: str) -> list[Trick]:
     base, head = _by_arm(blocks)
     least = max(OUTSIDE * _own(head), LEAST_OUTSIDE)
     found = []
-    beyond = [[max(0.0, block.cpu - threads * block.took) for block in arm] for arm in (base, head)]
-    if (extra := excess(*beyond)) > least:
+    surplus = [[max(0.0, block.cpu - threads * block.took) for block in arm] for arm in (base, head)]
+    if (extra := excess(*surplus)) > least:
         allowed = "one thread" if threads == 1 else f"{threads} threads"
         found.append(Trick("hidden", f"{plain(extra, 's')} of CPU a block beyond the {allowed} of the contract"))
     around = [[block.cpu_around for block in arm if block.show is None] for arm in (base, head)]
@@ -38,14 +40,18 @@ def by_time(blocks: Sequence[Block]) -> list[Trick]:
     """Return findings on time outside of the timed calls, by the judge's clock: work that is not on a CPU of the candidate's processes."""
     base, head = _by_arm(blocks)
     least = max(2 * OUTSIDE * _own(head), LEAST_OUTSIDE)
-    calls = statistics.median(block.calls for block in head)
-    landing = calls * excess(*([block.land / block.calls for block in arm] for arm in (base, head)))
-    showing = calls * excess(*([block.show / block.calls for block in arm if block.show is not None] for arm in (base, head)))
-    both = (landing, "before the calls"), (showing, "after the calls, when outputs are read")
+    landing = _each(head, "calls") * beyond(*([block.land / block.calls for block in arm] for arm in (base, head)))
+    looked = [[block for block in arm if block.show is not None and block.shown] for arm in (base, head)]
+    showing = _each(looked[1], "shown") * beyond(*([(block.show or 0.0) / block.shown for block in arm] for arm in looked))
+    rousing = beyond(*([block.roused for block in arm] for arm in (base, head)))
+    places = (
+        (landing, least, "before the calls"), (rousing, LEAST_ROUSING, "right before the calls"),
+        (showing, least, "after the calls, when outputs are read"),
+    )  # fmt: skip
     return [
         Trick("outside", f"{plain(extra, 's')} a block are spent {words}, beyond what the reference needs there")
-        for extra, words in both
-        if extra > least
+        for extra, allowed, words in places
+        if extra > allowed
     ]
 
 
@@ -69,6 +75,11 @@ def amortised(seen: Evidence, device: str) -> list[Trick]:
 
 def _by_arm(blocks: Sequence[Block]) -> tuple[list[Block], list[Block]]:
     return [block for block in blocks if block.arm == 0], [block for block in blocks if block.arm == 1]
+
+
+def _each(blocks: Sequence[Block], name: str) -> float:
+    """Return the median of a number of some blocks; 0 if there are none."""
+    return statistics.median(getattr(block, name) for block in blocks) if blocks else 0.0
 
 
 def _own(head: Sequence[Block]) -> float:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from steelyard.engine import envs
-from steelyard.engine.conversation import Conversation
+from steelyard.engine.conversation import Conversation, Lost
 from steelyard.engine.launch import Nursery, Worker, nursery_modules, start_fresh
 from steelyard.engine.limits import MemoryLimit
 from steelyard.engine.messages import Prepare
@@ -26,11 +26,11 @@ from steelyard.engine.referee.needs import calls_for_fresh, uses_torch
 from steelyard.engine.referee.options import JudgeOptions
 from steelyard.engine.referee.parcel import ALIGNMENT, SharedMemory
 from steelyard.engine.referee.partner import Ended, Partner, Sabotaged, restored, send, settings
+from steelyard.engine.referee.room import room_for_calls, room_for_drawers
 from steelyard.engine.referee.seats import OutputFile, Spare, Stander
 from steelyard.engine.referee.sound import sound_facts
 from steelyard.errors import UsageError
 from steelyard.machine.cpu import affinity
-from steelyard.machine.facts import cgroup, memory
 from steelyard.model.judging import Problem, Submission, Trick
 
 TRITON_CACHE = "triton"
@@ -40,8 +40,6 @@ CANDIDATE, NURSERY = "the candidate", "the process that starts the others"
 REPLACED = "other files were put in place of the judge's while this candidate was judged"
 PREFIX = "steelyard-court-"
 FAST_FOLDER = Path("/dev/shm")
-MOST_SHARED, SHARE = 2 << 30, 8
-"""Bytes of inputs and outputs that are ready at a time at most, and the part of the memory of the machine, its container or a candidate."""
 MOST_CALLS = 64
 READY = {"cpu": 8 << 20}
 DEVICE_READY = 64 << 20
@@ -156,7 +154,7 @@ class Court:
         secret = self._words() | {"nonce": os.urandom(16).hex()}
         told = dict(self.examiner.begin(EXAMINER, secret))
         told["tricks"] = tuple(Trick(*item) for item in told["tricks"])
-        self.opening = Opening(**{**told, "widenings": tuple(told["widenings"])}, room=room_for_calls(self.options.memory))
+        self.opening = Opening(**{**told, "widenings": tuple(told["widenings"])}, room=room_for_calls(self.options.memory, self.folder))
         self._share()
         self.examiner.remember()
         each = _rounded(self.opening.input_bytes, self.opening.arrays)
@@ -174,8 +172,9 @@ class Court:
         if not slow and not self.many:
             return False
         started, self.drawing = self.drawing, True
-        if not started:
-            self.drawers.start(count(len(affinity()), self.options.device), self.torch)
+        number = min(count(len(affinity()), self.options.device), room_for_drawers(self.opening.input_bytes))
+        if not started and number:
+            self.drawers.start(number, self.torch)
             self.files |= {path: _inode(path) for path in self.drawers.files}
         if (started or slow) and self.drawers.ready(self.examiner, self.inputs):
             for base in self.bases:
@@ -188,25 +187,28 @@ class Court:
         """Seconds that the judge waits for a stand, and a stand for the judge, without sleeping."""
         return AWAKE if self.on_device and len(affinity()) >= FEWEST_CPUS else (0.0, 0.0)
 
-    def timed(self, partner: Partner, do: str) -> float:
-        """Return the seconds that a step takes while no process is loading, which would disturb it.
+    def timed(self, partner: Partner, do: str) -> tuple[float, float]:
+        """Return the seconds that a step takes while interpreters that load are stopped, which would disturb it, and those of rousing.
 
-        A stand of a device exchanges a few words with the judge before, so that neither has to wake up.
+        A stand of a device exchanges a few words with the judge before, so that neither has to wake up; it could use that to work.
         """
-        loading = [talk.worker.pid for talk in (*(spare.talk for spare in self.spares), *self.drawers.talks)]
-        send(loading, signal.SIGSTOP)
+        talks = [*(spare.talk for spare in self.spares), *self.drawers.talks]
+        began, loading, roused = time.monotonic(), [talk.worker.pid for talk in talks], 0.0
         try:
+            send(loading, signal.SIGSTOP)
             if self.on_device:
-                partner.step("wait")
-            return partner.step(do)[1]
+                roused = partner.step("wait")[1]
+            return partner.step(do)[1], roused
         finally:
             send(loading, signal.SIGCONT)
+            for talk in talks:
+                talk.deadline = None if talk.deadline is None else talk.deadline + time.monotonic() - began
 
     @property
     def locks(self) -> bool:
         """Whether stands lock the examiner's inputs in memory for a device, which is not worth it if other processes draw most."""
         size = 2 * self.opening.calls * _rounded(self.opening.input_bytes, self.opening.arrays)
-        return self.on_device and not self.many and not self.drawing and size <= MOST_LOCKED
+        return self.on_device and not self.many and size <= MOST_LOCKED
 
     def begin_again(self) -> None:
         """Start the examiner and the reference again because a candidate has ended some; what was drawn before is gone."""
@@ -335,13 +337,13 @@ class Court:
         """Return a worker for a stand, with the folder in which it has compiled what Triton needs, if it has."""
         subject = "the reference" if base else CANDIDATE
         triton = ""
-        if fresh and self.spares:
+        talk = None
+        while fresh and self.spares and talk is None:
             spare = self.spares.pop(0)
-            talk, triton = spare.talk, spare.triton
-            talk.subject = subject
-            for _ in talk.answers():
-                pass
-        else:
+            if not any(isinstance(answer, Lost) for answer in spare.talk.answers()):
+                talk, triton = spare.talk, spare.triton
+                talk.subject = subject
+        if talk is None:
             talk = Conversation(self._worker(fresh=fresh), subject=subject)
         if self.options.memory is not None and not base:
             talk.limit = MemoryLimit.create(self.options.memory, f"{os.getpid()}-{talk.worker.pid}")
@@ -484,12 +486,6 @@ def sweep(root: Path | None) -> None:
         pid = folder.name.removeprefix(PREFIX).partition("-")[0]
         if pid.isdigit() and not Path(f"/proc/{pid}").exists():
             shutil.rmtree(folder, ignore_errors=True)
-
-
-def room_for_calls(limit: int | None) -> int:
-    """Return how many bytes of inputs and outputs may be ready at a time, if candidates have this limit."""
-    limits: list[int | None] = [limit, memory()["total"], cgroup()["memory_limit"]]
-    return min([MOST_SHARED, *(each // SHARE for each in limits if each is not None)])
 
 
 def _rounded(size: int, arrays: int) -> int:

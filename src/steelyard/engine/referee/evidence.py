@@ -32,6 +32,10 @@ class Block:
     show: float | None
     cpu: float
     cpu_around: float
+    roused: float = 0.0
+    """Seconds of the words that were exchanged before the calls, on a device."""
+    shown: int = 0
+    """How many outputs were shown."""
 
 
 @dataclass

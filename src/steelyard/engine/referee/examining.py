@@ -20,7 +20,7 @@ from steelyard.model.judging import Contract, Problem
 from steelyard.model.record import Verification
 
 MOST_KEPT, KEPT_BYTES = 512, 1 << 28
-"""How many draws' inputs are remembered at most, and how many bytes of them."""
+"""How many draws' inputs are remembered, and how many bytes of them, unless the last step has more."""
 
 
 def perform(words: Mapping[str, Any], say: Say, hear: Hear) -> None:
@@ -48,7 +48,7 @@ class Desk:
     scratch: SharedMemory = field(default_factory=SharedMemory.private)
     """Where inputs are written again to compare them with what is in shared memory; always the same pages, because new ones take longer."""
     keeps: int = 0
-    """Draws whose inputs are remembered besides those of the last step; others are drawn again from their number."""
+    """Draws whose inputs are remembered, or those of the last step if they are more; others are drawn again from their number."""
     last: int = 1
     """How many draws the last step asked for."""
     ahead: dict[int, Sequence[Any]] = field(default_factory=dict)

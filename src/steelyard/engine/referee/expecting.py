@@ -62,13 +62,16 @@ class Expected:
 
 @contextlib.contextmanager
 def all_cpus() -> Iterator[None]:
-    """Let torch use all CPUs: for checking, but not for the reference's own answer, whose bits may depend on the number of threads."""
+    """Let torch use all CPUs but the one of the stands for checking.
+
+    The reference's own answer is made without this, because its bits may depend on the number of threads.
+    """
     torch = sys.modules.get("torch")
     if torch is None:
         yield
         return
     before = torch.get_num_threads()
-    torch.set_num_threads(len(affinity()))
+    torch.set_num_threads(max(1, len(affinity()) - 1))
     try:
         yield
     finally:

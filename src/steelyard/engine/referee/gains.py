@@ -27,6 +27,17 @@ def excess(base: Sequence[float], head: Sequence[float]) -> float:
     return high - low - math.hypot(_sure(base) * one, _sure(head) * other)
 
 
+def beyond(base: Sequence[float], head: Sequence[float]) -> float:
+    """Return how much larger the head's values are, less what chance can explain by the spread of the base's.
+
+    The head's own spread does not count, because a candidate could widen it.
+    """
+    if len(base) < 2 or not head:
+        return 0.0
+    (low, error), high = _middle(base), statistics.median(head)
+    return high - low - _sure(base) * error * math.sqrt(1 + len(base) / len(head))
+
+
 def _sure(values: Sequence[float]) -> float:
     """Return how many standard errors count as more than chance: the fewer values, the less is known of their spread."""
     return t_quantile(CHANCE, len(values) - 1)

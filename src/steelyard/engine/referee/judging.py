@@ -167,7 +167,7 @@ class JudgeBench:
         for _ in range(SERIAL):
             time.sleep(wait)
             base.step("land", slots=self.court.draw(self.court.numbers(1)))
-            times.append(self.court.timed(base, "call"))
+            times.append(self.court.timed(base, "call")[0])
         return _middle(times)
 
     def judge(self, submission: Submission) -> Ruling:

@@ -24,12 +24,13 @@ from steelyard.model.record import Figure, Status, Verification
 from steelyard.model.units import plain
 
 BETWEEN_PROCESSES, COMMON = {"cpu": 0.025}, {"cpu": 0.02}
-"""SD of the log-ratio between pairs of processes of the same code, and of what all pairs of one judge have in common, because the
-reference's processes are the same for all candidates: both by `benchmarks/judging.py --twins`."""
+"""SD of the log-ratio between pairs of processes of the same code, and of what all pairs of a ruling are off by in the same direction:
+both by `benchmarks/judging.py --twins`."""
 ON_DEVICE = 0.005
-"""SD of the log-ratio between pairs of processes on a device, by `benchmarks/powercurve`; WORTH is the degrees of freedom of both."""
+"""SD of the log-ratio between pairs of processes on a device, by `benchmarks/powercurve`."""
 WORTH = 8.0
-UNLIKELY = 0.1
+"""Degrees of freedom of what is known of pairs."""
+UNLIKELY = 0.05
 """Pairs of processes that differ more than the known spread explains with this chance have a spread of their own."""
 CUT = 0.15
 """A block is disturbed if its process was without a CPU for more than this share of the wall time."""

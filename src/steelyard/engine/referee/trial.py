@@ -1,7 +1,7 @@
 """Judges one candidate: checks its answers, and times its calls one by one and in blocks, against the reference in another process.
 
 The judge stamps every step with its own clock. A candidate that moves work out of the calls moves it into a step that is stamped as
-well, and one whose answers come from anything but the inputs of the call is wrong, because no inputs are used twice.
+well, and one whose answers come from anything but the inputs of the call is wrong, because no inputs of calls that count are used twice.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ WARM_UPS = {"cpu": 5}
 AUDITED, FEWEST_AUDITS = 0.25, 3
 AUDITED_QUICK, AUDITED_SLOW = 0.5, 0.05
 """How often the answer of a call by itself is checked: mostly after a quick call, because a call that gives no answer is quicker."""
-SHOWN = 0.5
+SHOWN, SHOWN_DEVICE = 0.5, 1.0
 """How often the reference shows its outputs as well, to measure what showing costs: only after the candidate's turn, because the
 candidate could read them, or see from them that its own will be checked."""
 VERIFIED = 2
@@ -220,7 +220,7 @@ class Hearing:
                 partner = (base, self.head)[arm]
                 with self._turn(base, arm):
                     partner.step("land", slots=slots)
-                    times[arm] = self.court.timed(partner, "call")
+                    times[arm], _ = self.court.timed(partner, "call")
                     if not arm:
                         self.court.hold(slots, numbers, 0)
                     elif (begun and turn < 2) or self.rng.random() < self._suspicion(times[1]):
@@ -256,7 +256,7 @@ class Hearing:
 
     def _empty(self, base: Partner) -> float:
         with self._turn(base, 0):
-            return self.court.timed(base, "wait")
+            return self.court.timed(base, "wait")[0]
 
     def in_blocks(self, base: Partner, pair: int, budget: float) -> None:
         """Time rounds of blocks, every arm twice in drawn order; some blocks are audited, chosen after their calls."""
@@ -265,8 +265,8 @@ class Hearing:
         usual = MOST_ROUNDS.get(self.court.options.device, FEWEST_ROUNDS)
         rounds = min(round(usual * self.court.options.budget / BUDGETS["normal"]), int(budget / max(2 * most * seconds, 1e-9)))
         rounds = max(FEWEST_ROUNDS, rounds)
-        audits = 0
-        self._warm_up(base, most)
+        audits, shown = 0, SHOWN_DEVICE if self.court.on_device else SHOWN
+        self._warm_up(base, most, budget)
         for number in range(rounds):
             calls = self.rng.randint(max(1, most // 2), most)
             numbers = self.court.numbers(2 * calls)
@@ -279,20 +279,22 @@ class Hearing:
             for turn, arm in enumerate((*order, *order[::-1])):
                 half = turn // 2
                 mine = slice(half * calls, (half + 1) * calls)
-                look = chosen[half] if arm else bool(turn % 2) and self.rng.random() < SHOWN
+                look = chosen[half] if arm else bool(turn % 2) and self.rng.random() < shown
                 with self._turn(base, arm):
                     self._block(base, (pair, number, half, arm), slots[mine], numbers[mine], audit=look)
             self.seen.empty.append(self._empty(base))
 
-    def _warm_up(self, base: Partner, most: int) -> None:
+    def _warm_up(self, base: Partner, most: int, budget: float) -> None:
         """Call both arms in turn as often as the longest block does: what is new to a process or has left the CPU's caches takes longer."""
-        slots = self.court.draw(self.court.numbers(most))
+        slots, until = self.court.draw(self.court.numbers(most)), time.monotonic() + budget
         for _ in range(WARM_UPS.get(self.court.options.device, 1)):
             for arm in self.rng.sample((0, 1), 2):
                 partner = (base, self.head)[arm]
                 with self._turn(base, arm):
                     partner.step("land", slots=slots)
                     partner.step("call")
+            if time.monotonic() > until:
+                return
 
     def _block(self, base: Partner, place: tuple[int, ...], slots: Sequence[Any], numbers: Sequence[int], *, audit: bool) -> None:
         pair, number, half, arm = place
@@ -300,14 +302,16 @@ class Hearing:
         begun = self._cpu(partner)
         _, land = partner.step("land", slots=list(slots))
         landed = self._cpu(partner)
-        took = self.court.timed(partner, "call")
+        took, roused = self.court.timed(partner, "call")
         called = self._cpu(partner)
         show, shown = None, None
         which = [len(slots) - 1] if self.court.problem.contract.reuses_output else list(range(len(slots)))
         if audit:
             shown, show = partner.step("show", which=which, inputs=False)
         around = self._cpu(partner) - called + landed - begun
-        self.seen.blocks.append(Block(pair, number, half, arm, len(slots), land, took, show, called - landed, around))
+        shown_outputs = len(which) if audit else 0
+        cpu = called - landed
+        self.seen.blocks.append(Block(pair, number, half, arm, len(slots), land, took, show, cpu, around, roused, shown_outputs))
         if not arm:
             self.court.hold(slots, numbers, self.rng.randrange(len(slots)))
         if shown is not None and arm:
