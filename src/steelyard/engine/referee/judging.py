@@ -157,7 +157,7 @@ class JudgeBench:
             self.stand(pair)
 
     def calm_again(self) -> None:
-        """Time the reference alone once more, because other processes were loading when it was first timed."""
+        """Time the reference alone once more, because other processes drew or loaded when it was first timed."""
         self.court.calm = {pair: min(known, self._alone(self.stand(pair))) for pair, known in self.court.calm.items()}
 
     def _alone(self, base: Partner, wait: float = 0.0) -> float:
