@@ -40,9 +40,11 @@ def by_time(blocks: Sequence[Block]) -> list[Trick]:
     """Return findings on time outside of the timed calls, by the judge's clock: work that is not on a CPU of the candidate's processes."""
     base, head = _by_arm(blocks)
     least = max(2 * OUTSIDE * _own(head), LEAST_OUTSIDE)
-    landing = _each(head, "calls") * beyond(*([block.land / block.calls for block in arm] for arm in (base, head)))
+    landing = _median([block.calls for block in head]) * beyond(*([block.land / block.calls for block in arm] for arm in (base, head)))
     looked = [[block for block in arm if block.show is not None and block.shown] for arm in (base, head)]
-    showing = _each(looked[1], "shown") * beyond(*([(block.show or 0.0) / block.shown for block in arm] for arm in looked))
+    showing = _median([block.shown for block in looked[1]]) * beyond(
+        *([(block.show or 0.0) / block.shown for block in arm] for arm in looked)
+    )
     rousing = beyond(*([block.roused for block in arm] for arm in (base, head)))
     places = (
         (landing, least, "before the calls"), (rousing, LEAST_ROUSING, "right before the calls"),
@@ -77,9 +79,8 @@ def _by_arm(blocks: Sequence[Block]) -> tuple[list[Block], list[Block]]:
     return [block for block in blocks if block.arm == 0], [block for block in blocks if block.arm == 1]
 
 
-def _each(blocks: Sequence[Block], name: str) -> float:
-    """Return the median of a number of some blocks; 0 if there are none."""
-    return statistics.median(getattr(block, name) for block in blocks) if blocks else 0.0
+def _median(counts: Sequence[int]) -> float:
+    return statistics.median(counts) if counts else 0.0
 
 
 def _own(head: Sequence[Block]) -> float:
